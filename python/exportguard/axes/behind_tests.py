@@ -95,11 +95,12 @@ def asked_of(program: TracedProgram, decisions: Sequence[Decision], example: Exa
     asked = [entry for entry in decisions if entry.is_test or entry.is_of_slice]
     found = {entry.condition.xreplace(places): entry.line for entry in asked}
     of_one = {entry.condition.xreplace(places) for entry in asked if not entry.is_own and _is_of_one(entry)}
+    known = {*places.values()}
     for place in example.sizes:
         size = traced.shape_env.replace(traced.sizes[place.leaf][place.axis])
-        if size.is_Integer:
+        if size.is_Integer:  # of one, or fixed by the model: the way is that of this size alone
             found[sympy.Eq(symbol_of(place), size)] = ""
-    known = {*places.values()}
+            known.add(symbol_of(place))
     calls = [node for node in program.nodes if node.op == "call_function"]
     expressions = [expression.xreplace(places) for expression in _expressions(calls)]
     tested = dict.fromkeys(test for expression in expressions for test in expression.atoms(Relational))

@@ -4,9 +4,8 @@ Each guard of the trace is decided for all sizes that were asked for (see `impli
 of them is tried at sizes that break it: the model may refuse these, so that the bound is its own; the program may do
 what the model does all the same; or the axis is not what was asked for.
 
-Torch traces with sizes from 2 up. What the model itself asks of its sizes is therefore looked at once more for a size
-of 1: where the answer is another one, program and model are compared at that size. So are they for a cache without
-tokens, which every loop over a decoder begins with.
+Torch traces with sizes from 2 up: program and model are compared at 1 as well (see `at_one`). So are they for a cache
+without tokens, which every loop over a decoder begins with.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ from exportguard.example import Example
 from exportguard.inputs import CallInputs
 
 from .asked_ends import bounds_of_asked_ends
+from .at_one import bound_of_squeeze, bounds_at_one
 from .behind_handlers import bounds_behind_handlers
 from .behind_tests import AskedWith, UntracedWay, untraced_ways
-from .bound import AxisBound, Kind, as_at_least_two, upper_bound
+from .bound import AxisBound, Kind, upper_bound
 from .data_tests import watched_for_data_tests
 from .ending import watched_for_their_end
 from .examples import are_telling, is_met
@@ -38,11 +38,11 @@ from .less_work import with_less_work
 from .model_run import ModelRun
 from .none import bounds_at_none, bounds_of_empty_caches
 from .other_numbers import sizes_of_other_numbers
+from .points import Cell, cell_of, input_symbols, spread, takes_others, wrong_beside
 from .recording import Decision, TraceRecord
-from .refused_ways import bounds_of_refused_ways, is_raised_at
+from .refused_ways import bounds_of_refused_ways
 from .regions import EVERYWHERE, Region, narrow
 from .relations import sizes_apart, sizes_in_step
-from .resizing import other_sizes
 from .single_entries import answers_beside_one, with_others_of_its_line
 from .solutions import sizes_where
 from .trace import (
@@ -50,7 +50,6 @@ from .trace import (
     asked_domain,
     decided_differently,
     domain_from_one,
-    first_decided_differently,
     known_conditions,
     meets,
     with_relations,
@@ -64,9 +63,7 @@ logger = logging.getLogger(__name__)
 
 _BEYOND = 8  # sizes beyond the bounds that are known
 _TRIALS, _ALIKE = 3, 2  # of one guard; of those, in a long program, where all questions have the same answers
-_MODERATE = 40  # a size that is soon computed
 _OPEN_BEYOND = (Kind.TESTED, Kind.INNER)  # bounds beyond which the program is to be right as well
-_LARGER = 18  # a size that few tests take for small, and that is soon computed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +120,8 @@ def prove(claim: Claim) -> Proof:
     trace = Trace(trial, traced, example, decisions, claim.further, [*loops, *record.of_none], within=claim.within)
     with watched_for_data_tests(), watched_for_their_end(), remembering():
         bounds = [*_bounds(trace), *bounds_of_asked_ends(trace)]
-        bounds += bounds_behind_handlers(trace, program.nodes) if not any(map(_is_wrong, bounds)) else ()
+        if not any(bound.excludes_what_was_asked for bound in bounds):
+            bounds += bounds_behind_handlers(trace, program.nodes)
         difference = trial.difference_as_traced()
         trial.require_same_when_called_again()
     if claim.asked_with is not None:  # it opens a guard, which has to find torch's methods as they are
@@ -140,10 +138,6 @@ def _with_reason(run: ModelRun, bounds: Sequence[AxisBound]) -> Sequence[AxisBou
     return [replace(bound, untried=told) for bound in bounds] if lacking else bounds
 
 
-def _is_wrong(bound: AxisBound) -> bool:
-    return bound.excludes_what_was_asked
-
-
 def _with_untraced_ways(trace: Trace, asked_with: AskedWith, bounds: Sequence[AxisBound]) -> list[AxisBound]:
     """The bounds, those wrong after all that were tried at sizes of some ways alone that the model may go."""
     trace.known += [bound.holds for bound in bounds if bound.holds is not None and bound.kind not in _OPEN_BEYOND]
@@ -155,7 +149,7 @@ def _with_untraced_ways(trace: Trace, asked_with: AskedWith, bounds: Sequence[Ax
 def _bound_of_way(trace: Trace, way: UntracedWay) -> AxisBound:
     return AxisBound(
         condition=trace.worded(way.test),
-        symbols=_input_symbols(trace, way.test),
+        symbols=input_symbols(trace, way.test),
         kind=Kind.WRONG,
         line=way.line,
         sizes=trace.told(way.sizes),
@@ -170,7 +164,7 @@ def _bounds(trace: Trace) -> list[AxisBound]:
     for condition in trace.assumed_as_asked:
         narrow(trace.domain, condition)
     squeezes = (decision for decision in trace.decisions if decision.is_of_squeeze)
-    squeezed = [bound for decision in squeezes if (bound := _bound_of_squeeze(trace, decision)) is not None]
+    squeezed = [bound for decision in squeezes if (bound := bound_of_squeeze(trace, decision)) is not None]
     equalities, others = _guards(trace)
     found = [bound for guard in equalities if (bound := _bound_of_guard(trace, guard)) is not None]
     for condition in trace.assumed:
@@ -178,8 +172,8 @@ def _bounds(trace: Trace) -> list[AxisBound]:
     found += [bound for guard in others if (bound := _bound_of_guard(trace, guard)) is not None]
     found = [with_others_of_its_line(trace, bound) for bound in found]
     caches = bounds_of_empty_caches(trace)
-    unasked = bounds_of_nothing_asked(trace) if not any(map(_is_wrong, found)) else []
-    return [*squeezed, *found, *_bounds_at_one(trace), *caches, *bounds_at_none(trace), *unasked]
+    unasked = bounds_of_nothing_asked(trace) if not any(bound.excludes_what_was_asked for bound in found) else []
+    return [*squeezed, *found, *bounds_at_one(trace), *caches, *bounds_at_none(trace), *unasked]
 
 
 def _guards(trace: Trace) -> tuple[list[sympy.Basic], list[sympy.Basic]]:
@@ -220,7 +214,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     if points and _is_broken_by_vast_tensors_alone(trace, condition):
         kind, sizes = Kind.VAST, points[0]
     else:
-        kind, sizes = _tried(trace, sizes_apart(trace, guard, points[:_TRIALS]) if is_relation else _spread(points))
+        kind, sizes = _tried(trace, sizes_apart(trace, guard, points[:_TRIALS]) if is_relation else spread(points))
         if kind == Kind.OWN:
             further = [*beyond_windows(trace, condition), *beside_the_rest(trace, condition, points)]
             further += multiples_beyond(trace, condition) if not is_relation else []
@@ -241,7 +235,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         trace.relations.setdefault(line, [])
     bound = AxisBound(
         condition=trace.worded(condition, is_relation=is_relation),
-        symbols=_input_symbols(trace, guard),
+        symbols=input_symbols(trace, guard),
         kind=kind,
         line=line,
         sizes=trace.told(sizes, of=guard if is_relation else None),
@@ -288,11 +282,10 @@ def _corners(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
 
 def _wrong_elsewhere(trace: Trace, guard: sympy.Basic, condition: sympy.Basic, kind: Kind) -> Sizes | None:
     """Sizes that break a condition and at which the program is wrong, though at those that were tried it is right, or
-    the model refuses them. Integers may be positions in what is there now, so inputs of them get no other sizes.
+    the model refuses them.
     """
-    is_drawn = trace.trial.may_try_many and not trace.example.has_indices()
     corners = _corners(trace, condition) if trace.trial.may_try_many and kind == Kind.TESTED else ()
-    beside = itertools.chain(corners, sizes_in_step(trace, condition) if is_drawn else ())
+    beside = itertools.chain(corners, sizes_in_step(trace, condition) if trace.trial.may_try_many else ())
     wrong = next((point for point in beside if trace.differs(point)), None)
     if wrong is not None or kind != Kind.TESTED:
         return wrong
@@ -300,24 +293,9 @@ def _wrong_elsewhere(trace: Trace, guard: sympy.Basic, condition: sympy.Basic, k
     return next((point for point in others if trace.differs(point, for_seconds=True)), None)
 
 
-def _spread(points: Sequence[Sizes]) -> list[Sizes]:
-    """The points with one of larger sizes behind the smallest, where programs may do the same by luck."""
-    moderate = [sizes for sizes in points[1:] if max(sizes.values()) <= _MODERATE]
-    larger = max(moderate, key=lambda sizes: (min(sizes.values()), sum(sizes.values())), default=None)
-    if larger is None:
-        return [*points]
-    return [points[0], larger, *(sizes for sizes in points[1:] if sizes is not larger)]
-
-
 def _beyond_the_known(trace: Trace, condition: sympy.Basic) -> Sequence[Sizes]:
     """Sizes that break a condition within the bounds that are known, looked for among more than those that are told."""
     return sizes_where([sympy.Not(condition), *known_conditions(trace)], trace.domain, _BEYOND)
-
-
-def _input_symbols(trace: Trace, condition: sympy.Basic) -> frozenset[str]:
-    """The symbols of a condition, as torch first called them and as it calls them in the end."""
-    both = condition.free_symbols | trace.replaced(condition).free_symbols
-    return frozenset(map(str, both))
 
 
 def _tried(trace: Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
@@ -330,7 +308,7 @@ def _tried(trace: Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
         return None, points[0]
     taken = [sizes for sizes, refused in known if not refused]
     if not taken:
-        return (Kind.OWN if _takes_others(trace) else None), known[0][0]
+        return (Kind.OWN if takes_others(trace) else None), known[0][0]
     outcomes: list[Outcome] = []
     for sizes in taken[:_TRIALS]:
         outcomes.append(trace.trial.outcome(trace.all_sizes(sizes)))
@@ -339,48 +317,12 @@ def _tried(trace: Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     if Outcome.UNKNOWN in outcomes:
         return Kind.OPEN, taken[0]
     if Outcome.AGREES in outcomes:
-        wrong = _wrong_beside(trace, taken[outcomes.index(Outcome.AGREES)])
+        wrong = wrong_beside(trace, taken[outcomes.index(Outcome.AGREES)])
         return (Kind.TESTED, taken[0]) if wrong is None else (Kind.WRONG, wrong)
     refused = [sizes for sizes, is_refused in known if is_refused]
     if Outcome.REPEATS in outcomes and not refused:
         return Kind.OPEN, taken[0]
     return Kind.OWN, (refused or taken)[0]
-
-
-def _wrong_beside(trace: Trace, agreed: Sizes) -> Sizes | None:
-    """Sizes at which the program is wrong, of which some are those at which it was found right."""
-    for sizes in _sizes_beside(trace, agreed):
-        if trace.differs(sizes):
-            logger.debug("at %s it is wrong", trace.told(sizes))
-            return sizes
-    return None
-
-
-def _sizes_beside(trace: Trace, agreed: Sizes) -> Iterator[Sizes]:
-    """The same sizes of some axes with those of all others small, and with all of them larger.
-
-    Where a test is answered in another way, the model may ask something of its other sizes that it did not ask in the
-    trace, `a > 5 or b > 5`. Integers may be positions in what is there now, so inputs of them are not made larger.
-    """
-    others = [symbol for symbol in trace.free_symbols() if symbol not in agreed]
-    if not others:
-        return
-    has_one = 1 in agreed.values()
-    least = {symbol: 1 if has_one and trace.may_be(symbol, 1) else trace.domain[symbol].low for symbol in others}
-    yield {**least, **agreed}
-    if [*agreed.values()].count(1) == 1 and trace.trial.may_try_many:
-        # Where all are small, more is equal by luck than where two are.
-        yield from ({symbol: 1, **agreed} for symbol, size in least.items() if size == 1)
-
-    leaves = [leaf for leaf in trace.example.call.leaves() if isinstance(leaf, torch.Tensor)]
-    if not all(leaf.is_floating_point() or leaf.is_complex() for leaf in leaves):
-        return
-    for by in range(_LARGER):
-        larger = {symbol: max(_LARGER, trace.hints[symbol] + _LARGER // 2) + by for symbol in others}
-        if trace.is_in_domain(larger) and meets(trace.known, trace, {**larger, **agreed}):
-            yield {**larger, **agreed}
-            return
-    yield from _points_within(trace, agreed)[-1:]
 
 
 def _is_asked_by_operators_alone(trace: Trace, guard: sympy.Basic, points: Sequence[Sizes]) -> bool:
@@ -400,34 +342,19 @@ def _answers(trace: Trace, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, boo
     So do as many refused ones as are tried of those that are taken: the model comes to the same questions on its way to
     where it stops.
     """
-    taken, stopped = list[_Cell](), list[_Cell]()
+    taken, stopped = list[Cell](), list[Cell]()
     for point in points:
-        cell = _cell(trace, point)
+        cell = cell_of(trace, point)
         is_told = taken.count(cell) == _ALIKE or stopped.count(cell) == _TRIALS
         if is_told and not trace.trial.may_try_many:
             continue
-        sizes = with_less_work(trace, point, _cell)
+        sizes = with_less_work(trace, point, cell_of)
         refused = trace.trial.refuses(trace.all_sizes(sizes))
         yield sizes, refused
         if refused is not None:
             (stopped if refused else taken).append(cell)
         if len(taken) == _TRIALS:
             return
-
-
-def _takes_others(trace: Trace) -> bool:
-    """Whether the model takes inputs that are made like those it refused, at sizes that meet every guard.
-
-    A model that counts in its data what it has in an axis takes none; its refusal says nothing about the sizes.
-    """
-    conditions = [trace.replaced(guard.expr) for guard in trace.shape_env.guards]
-    known = [
-        condition for condition in conditions if condition.free_symbols and condition.free_symbols <= {*trace.hints}
-    ]
-    example = {symbol: trace.hints[symbol] for symbol in trace.free_symbols()}
-    candidates = other_sizes(example, lambda sizes: trace.is_in_domain(sizes) and meets(known, trace, sizes))
-    tried = [*itertools.islice(candidates, 2)]
-    return not tried or not all(trace.trial.refuses(trace.all_sizes(sizes)) for sizes in tried)
 
 
 def _told_by_examples(trace: Trace, condition: sympy.Basic) -> Kind | None:
@@ -442,159 +369,3 @@ def _told_by_examples(trace: Trace, condition: sympy.Basic) -> Kind | None:
     if Outcome.DIFFERS in outcomes:
         return Kind.WRONG if trace.runs_as_traced() else Kind.OPEN
     return Kind.TESTED if Outcome.AGREES in outcomes else Kind.MET
-
-
-def _bounds_at_one(trace: Trace) -> list[AxisBound]:
-    """The axes that program and model treat differently at a size of 1."""
-    free = [symbol for symbol in trace.free_symbols() if trace.may_be(symbol, 1)]
-    tried, found = list[Sizes](), list[AxisBound]()
-    for symbol in free:
-        for sizes in _known_with(trace, symbol, 1):
-            tried.append(sizes)
-            if (bound := _bound_at(trace, sizes)) is not None:
-                found.append(bound)
-                trace.known += [bound.holds] if bound.holds is not None and _is_wrong(bound) else []
-    for sizes in _points_with_ones(trace, free):
-        if meets(trace.known, trace, sizes) and not _is_told_by(trace, tried, sizes):
-            found += [bound] if (bound := _bound_at(trace, sizes)) is not None else []
-            tried.append(sizes)
-    return found
-
-
-def _is_told_by(trace: Trace, tried: Sequence[Sizes], sizes: Sizes) -> bool:
-    """Whether a trial of a long program would tell no more than one in which it agreed."""
-    if trace.trial.may_try_many:
-        return False
-    agreed = {_cell(trace, known) for known in tried if trace.trial.has_agreed(trace.all_sizes(known))}
-    return _cell(trace, sizes) in agreed
-
-
-def _known_with(trace: Trace, symbol: sympy.Symbol, size: int) -> list[Sizes]:
-    """Sizes within the bounds that are known, of which one is given: those of the example beside it, or a few others.
-
-    A program for a part of all sizes may be wanted for none at which the other axes are those of its example.
-    """
-    sizes: Sizes = {symbol: size}
-    if meets(trace.known, trace, sizes):
-        return [sizes]
-    return _spread(_points_within(trace, sizes))[:2]
-
-
-def _points_within(trace: Trace, given: Sizes) -> list[Sizes]:
-    """Sizes within the bounds that are known, some of them given, the smaller ones first."""
-    domain = {**domain_from_one(trace), **{symbol: Range(size, size) for symbol, size in given.items()}}
-    found = decide(within_known(trace, sympy.false), domain).counterexamples
-    points = [{**given, **point} for point in found]
-    return [point for point in points if meets(trace.known, trace, point)]
-
-
-#: Which questions are answered otherwise than in the trace, and which sizes are 1.
-_Cell = tuple[frozenset[sympy.Basic], frozenset[sympy.Symbol]]
-
-
-def _cell(trace: Trace, sizes: Sizes) -> _Cell:
-    """The sizes among which one trial tells of all as much as it tells of its own.
-
-    The model comes to the same questions as at another size of the cell, gives the same answers, and so goes the same
-    way to the first that was not asked in the trace. All that is looked for there, behind the points that guards are
-    tried at, is a question of a single entry, and of those it has the same.
-    """
-    known = trace.all_sizes(sizes)
-    others = frozenset(
-        decision.condition
-        for decision in trace.decisions
-        if decision.condition.free_symbols <= known.keys() and trace.value(decision.condition, known) is False
-    )
-    return others, frozenset(symbol for symbol in trace.free_symbols() if known[symbol] == 1)
-
-
-def _points_with_ones(trace: Trace, free: Sequence[sympy.Symbol]) -> Iterator[Sizes]:
-    """Sizes at which something that the model asks of several of them fails only since some are 1, for any of them."""
-    for decision in trace.decisions:
-        condition = trace.replaced(with_relations(trace, decision.condition))
-        is_asked = decision.is_of_model or decision.is_of_slice
-        if not is_asked or len(condition.free_symbols & {*free}) < 2:
-            continue
-        found = decide(within_known(trace, condition), domain_from_one(trace)).counterexamples
-        ones = {frozenset(symbol for symbol in free if sizes.get(symbol) == 1): sizes for sizes in reversed(found)}
-        yield from (sizes for symbols, sizes in ones.items() if symbols)
-
-
-def _bound_of_squeeze(trace: Trace, squeeze: Decision) -> AxisBound | None:
-    """The bound that a squeeze is, where a single entry leads to outputs of another rank.
-
-    What it leads to otherwise is looked at like every other question of the model.
-    """
-    condition = trace.replaced(with_relations(trace, squeeze.condition))
-    found = decide(condition, domain_from_one(trace)).counterexamples
-    points = [sizes for sizes in found if meets(trace.known, trace, sizes)]
-    sizes = next((sizes for sizes in points if trace.trial.has_other_ranks(trace.all_sizes(sizes))), None)
-    if sizes is None:
-        return None
-    trace.known.append(condition)
-    bound = AxisBound(
-        condition=trace.worded(as_at_least_two(condition)),
-        symbols=_input_symbols(trace, condition),
-        kind=Kind.SQUEEZED,
-        line=squeeze.line,
-        sizes=trace.told(sizes),
-        holds=condition,
-    )
-    logger.warning("%s", bound)
-    return bound
-
-
-def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
-    changed = first_decided_differently(trace, sizes)
-    if changed is None:
-        return _bound_of_operators_at(trace, sizes)
-    outcome = trace.trial.outcome(trace.all_sizes(sizes))
-    logger.debug("at %s, where %s is another one: %s", trace.told(sizes), changed.condition, outcome.value)
-    is_hidden = outcome == Outcome.AGREES and any(entry.is_hidden for entry in decided_differently(trace, sizes))
-    if outcome == Outcome.AGREES and not is_hidden:
-        wrong = _wrong_beside(trace, sizes)
-        if wrong is not None:
-            changed, sizes, outcome = first_decided_differently(trace, wrong) or changed, wrong, Outcome.DIFFERS
-    is_refused = outcome == Outcome.REFUSED and changed.is_test and not trace.example.has_indices()
-    is_told = is_refused and not is_raised_at(trace, sizes)  # or else by `bounds_of_refused_ways`
-    if not (outcome == Outcome.DIFFERS or is_hidden or is_told) or not trace.runs_as_traced():
-        return None
-    # What takes one entry and no other number of them, as its data counts them, broadcasts that one for all.
-    is_broadcast = not _takes_others(trace)
-    is_single = len(sizes) == 1
-    return AxisBound(
-        condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes)
-        if is_single
-        else trace.worded(changed.condition),
-        symbols=frozenset(map(str, sizes)) if is_single else _input_symbols(trace, changed.condition),
-        kind=Kind.OWN if is_refused else Kind.SINGLE if is_broadcast else Kind.HIDDEN if is_hidden else Kind.WRONG,
-        line=changed.line,
-        sizes=trace.told(sizes),
-        holds=_other_than_one(trace, *sizes) if is_single else trace.replaced(changed.condition),
-        point=trace.by_name(sizes),
-    )
-
-
-def _other_than_one(trace: Trace, symbol: sympy.Symbol) -> sympy.Basic:
-    """The sizes for which a program is that does something else at 1; not 0, if a question has another answer there."""
-    is_none_apart = next(decided_differently(trace, {symbol: 0}), None) is not None
-    return sympy.Ge(symbol, 2) if is_none_apart else sympy.Ne(symbol, 1)
-
-
-def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
-    """The model's own bound where no question of it has another answer, but an operator refuses a size of 1.
-
-    Windows of two entries do not fit on such an axis, and torch takes for granted that they do. It is tried where the
-    model takes no time to run, and where none of its data may be the reason.
-    """
-    if len(sizes) != 1 or trace.example.has_indices() or not trace.trial.is_quick(trace.all_sizes(sizes)):
-        return None
-    if not trace.refuses_beside_any(sizes) or is_raised_at(trace, sizes) or not trace.runs_as_traced():
-        return None
-    return AxisBound(
-        condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes),
-        symbols=frozenset(map(str, sizes)),
-        kind=Kind.OWN,
-        sizes=trace.told(sizes),
-        holds=sympy.And(*(_other_than_one(trace, symbol) for symbol in sizes)),
-    )

@@ -38,6 +38,7 @@ from .resizing import is_of_reals, with_other_data
 from .rounding import agree
 from .silence import torch_silent
 from .symbolic_sizes import Asked, SymbolicSizes, asks_for_data
+from .whole_numbers import with_numbers_within
 
 logger = logging.getLogger(__name__)
 
@@ -307,15 +308,17 @@ class TriedCall:
         if not self._refused and self._outputs is None:
             with self.threads():
                 self._outputs, self._tests_data = self._run.result(self.inputs, is_brief=self.is_brief)
-                if self._outputs is None and self._tests_data and not self.is_brief:
+                if self._outputs is None and not self.is_brief:
                     self._take_other_data()
                 self.structure, self.written = self._run.structure, self._run.written
             self._refused = self._outputs is None
         return self._outputs
 
     def _take_other_data(self) -> None:
-        """What was refused may be the data, and not its sizes: an assertion on a sum is met by another one."""
-        for inputs in with_other_data(self.inputs):
+        """What was refused may be the data, and not its sizes: positions beyond an axis that is shorter, an assertion
+        on a sum that is met by another one."""
+        others = with_other_data(self.inputs) if self._tests_data else ()
+        for inputs in itertools.chain(with_numbers_within(self.inputs, self._run.known), others):
             outputs, _ = self._run.result(inputs)
             if outputs is not None:
                 self.inputs, self._outputs = inputs, outputs

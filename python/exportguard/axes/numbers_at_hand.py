@@ -19,7 +19,9 @@ _MOST = 64  # numbers, those of the innermost functions first
 
 
 def numbers_at_hand(frames: Iterable[types.FrameType]) -> tuple[int, ...]:
-    """Integers from 2 up in functions of the user, the innermost first: constants, variables, and their attributes."""
+    """Integers from 2 up in functions of the user, the innermost first, without signs: constants, variables, and their
+    attributes.
+    """
     found: dict[int, None] = {}
     for frame in frames:
         if len(found) < _MOST and is_users(frame.f_code.co_filename):
@@ -60,4 +62,4 @@ def _integers_in(values: Iterable[object]) -> Iterator[int]:
             entries: Iterable[object] = [*value]  # type: ignore[misc]
         else:
             entries = [*value] if type(value) is dict else (value,)
-        yield from (entry for entry in entries if type(entry) is int and 2 <= entry <= _LARGEST)
+        yield from (abs(entry) for entry in entries if type(entry) is int and 2 <= abs(entry) <= _LARGEST)

@@ -31,13 +31,16 @@ def is_raised_at(trace: Trace, sizes: Sizes) -> bool:
 
 def bounds_of_refused_ways(trace: Trace, bounds: Sequence[AxisBound]) -> list[AxisBound]:
     """One for each way on which the model raises, and that no bound tells of."""
-    if not trace.trial.is_of_own_module or any(bound.excludes_what_was_asked for bound in bounds):
+    if not trace.trial.is_of_own_module:
         return []
     told = [bound.holds for bound in bounds if bound.kind in KINDS and bound.holds is not None]
+    # What else is excluded may be another way, which is looked at by itself where tests of sizes become branches.
+    others = [bound.holds for bound in bounds if bound.excludes_what_was_asked and bound.holds is not None]
+    excluded = [one for one in others if one not in told]
     found: list[AxisBound] = []
-    for sizes in _sizes_of_ways(trace, told):
+    for sizes in _sizes_of_ways(trace, told, excluded):
         way = [one for one in _raised_way(trace, sizes) if one not in told]
-        if not way or any(meets(way, trace, others) for others in trace.trial.agreed_sizes()):
+        if not way or any(meets(way, trace, agreed) for agreed in trace.trial.agreed_sizes()):
             continue
         holds = sympy.Or(*map(sympy.Not, way))
         told.append(holds)
@@ -55,11 +58,11 @@ def bounds_of_refused_ways(trace: Trace, bounds: Sequence[AxisBound]) -> list[Ax
     return found
 
 
-def _sizes_of_ways(trace: Trace, told: Sequence[sympy.Basic]) -> Iterator[Sizes]:
+def _sizes_of_ways(trace: Trace, told: Sequence[sympy.Basic], excluded: Sequence[sympy.Basic]) -> Iterator[Sizes]:
     """Those that the model was seen to refuse, and some of other ways than it is known to go; `told` is what sizes are
-    refused for, and is added to as more is found."""
+    refused for, and is added to as more is found. None of them are `excluded`."""
     for sizes in trace.trial.refused_sizes():
-        if 0 not in sizes.values() and meets(told, trace, sizes):
+        if 0 not in sizes.values() and meets([*told, *excluded], trace, sizes):
             yield sizes
     if not trace.tests or not trace.trial.may_try_many or len(trace.free_symbols()) > _AXES:
         return
@@ -72,7 +75,7 @@ def _sizes_of_ways(trace: Trace, told: Sequence[sympy.Basic]) -> Iterator[Sizes]
             return
         gone.append(sympy.Or(*map(sympy.Not, conditions)))
         yield next_sizes
-        next_sizes = _beyond(trace, gone, told)
+        next_sizes = _beyond(trace, gone, [*told, *excluded])
 
 
 def _beyond(trace: Trace, gone: Sequence[sympy.Basic], told: Sequence[sympy.Basic]) -> Sizes | None:

@@ -61,8 +61,10 @@ class InputsOfOtherSizes:
         return self._call.with_leaves(leaves)
 
     def alike(self, point: Mapping[str, int]) -> CallInputs | None:
-        """The same without shaking, by the names of the symbols."""
+        """The same without shaking, by the names of the symbols; None as well where one of them is not told."""
         symbols = {symbol for sizes in self._traced.sizes for size in sizes for symbol in size.free_symbols}
+        if not {*map(str, symbols)} <= point.keys():
+            return None
         return self._of({symbol: point[str(symbol)] for symbol in symbols}, torch.clone)
 
     def _of(self, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> CallInputs | None:
@@ -137,10 +139,44 @@ def with_data_at_ends(call: CallInputs, numbers: Sequence[int] = ()) -> Iterator
     tables. Truth values are turned over, and are all of one kind.
     """
     yield from _with_changed(call, _is_of_inexact, _ENDS)
-    yield from _with_changed(call, _is_of_integers, _OTHER_INTEGERS)
+    yield from _with_changed(call, is_of_integers, _OTHER_INTEGERS)
     yield from _with_changed(call, _is_of_truths, _OTHER_TRUTHS)
-    named = [_with_some(number) for number in numbers]
-    yield from _with_changed(call, lambda leaf: _is_of_integers(leaf) or _is_of_inexact(leaf), named)
+    yield from _drawn(call, numbers)
+
+
+def _drawn(call: CallInputs, numbers: Sequence[int]) -> Iterator[CallInputs]:
+    """The same call with numbers that are drawn for each place: two inputs that are alike differ, and what is asked of
+    several of them at once is met somewhere. Each but the first few has one number at every third place."""
+    leaves = call.leaves()
+    draw = torch.Generator().manual_seed(0)
+    held = [*numbers, *(-number for number in numbers), *_RARE]
+    for number in (*itertools.repeat(None, _DRAWS), *held):
+        changed = [_drawn_leaf(leaf, number, draw) for leaf in leaves]
+        if any(one is not leaf for one, leaf in zip(changed, leaves, strict=True)):
+            yield call.with_leaves(changed)
+
+
+def _drawn_leaf(leaf: Any, number: int | float | None, draw: torch.Generator) -> Any:
+    if _is_of_truths(leaf):
+        return _places(leaf, 2, draw) == 1
+    if is_of_integers(leaf) and leaf.numel():
+        limits = torch.iinfo(leaf.dtype)
+        own = _places(leaf, min(max(int(leaf.max()), _FEW) + 1, limits.max), draw).to(leaf.dtype)
+        is_held = isinstance(number, int) and limits.min <= number <= limits.max
+    elif is_of_reals(leaf) and leaf.numel():
+        own = leaf * ((_places(leaf, 4001, draw) - 2000) / 1000).to(leaf.dtype)
+        is_held = number is not None
+    else:
+        return leaf
+    if not is_held:
+        return own
+    first = int(torch.randint(min(leaf.numel(), 3), (), generator=draw))
+    return torch.where(_counted(leaf, 3) == first, torch.tensor(number, dtype=leaf.dtype, device=leaf.device), own)
+
+
+def _places(leaf: torch.Tensor, count: int, draw: torch.Generator) -> torch.Tensor:
+    """Whole numbers below a count in the shape of a tensor."""
+    return torch.randint(count, leaf.shape, generator=draw).to(leaf.device)
 
 
 def _with_changed(
@@ -161,22 +197,18 @@ _CHANGES: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
 )
 
 
+_DRAWS = 4  # without a certain number
+_FEW = 4  # numbers, of which an integer is drawn at least
+#: -100 is the label that losses ignore. No large ones: a model may make as many rows of an integer.
+_RARE = (math.nan, math.inf, -1, -100)
+
+
 def _with_one(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
     """Puts a number in the place of the first one."""
 
     def changed(values: torch.Tensor) -> torch.Tensor:
         is_first = torch.arange(values.numel(), device=values.device) == 0
         return torch.where(is_first, number, values.flatten()).to(values.dtype).view(values.shape)
-
-    return changed
-
-
-def _with_some(number: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Puts a number in the place of every third one."""
-
-    def changed(values: torch.Tensor) -> torch.Tensor:
-        held = number if _is_of_inexact(values) else min(number, torch.iinfo(values.dtype).max)
-        return torch.where(_counted(values, 3) == 1, held, values).to(values.dtype)
 
     return changed
 
@@ -188,6 +220,7 @@ def _counted(values: torch.Tensor, most: int) -> torch.Tensor:
 
 _ENDS: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
     lambda values: values * 1.7 + 0.3,
+    lambda values: values + 1,  # of positions that floating numbers hold the next ones
     lambda values: values + (0.37 * _counted(values, 101)).to(values.dtype),
     lambda values: values * 3000,
     lambda values: values * -3000,
@@ -226,7 +259,8 @@ def _is_of_inexact(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.dtype in _INEXACT
 
 
-def _is_of_integers(leaf: object) -> bool:
+def is_of_integers(leaf: object) -> bool:
+    """Whether it is a tensor of whole numbers."""
     return isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS
 
 
@@ -303,7 +337,7 @@ class Places:
 
 
 def _may_be_in_order(tensor: torch.Tensor) -> bool:
-    return _is_of_integers(tensor) and tensor.dim() == 1 and not tensor.is_meta and not is_fake(tensor)
+    return is_of_integers(tensor) and tensor.dim() == 1 and not tensor.is_meta and not is_fake(tensor)
 
 
 def wrapped(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

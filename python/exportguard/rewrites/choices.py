@@ -26,7 +26,7 @@ from exportguard.rewrites.texts import TextOfData, by_number, require_no_text_of
 from exportguard.source.errors import RewriteError
 
 _MOST = 64  # branches of one choice
-_SEQUENCES = (list, tuple, torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ParameterList)
+SEQUENCES = (list, tuple, torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ParameterList)
 MAPPINGS = (dict, torch.nn.ModuleDict, torch.nn.ParameterDict)
 
 Test = Callable[[], Any]
@@ -34,7 +34,7 @@ Test = Callable[[], Any]
 
 def is_choice(container: object, index: object) -> bool:
     """Whether only the run knows which element of a container of Python's is meant."""
-    if not isinstance(container, (*_SEQUENCES, *MAPPINGS)) or is_open(container):
+    if not isinstance(container, (*SEQUENCES, *MAPPINGS)) or is_open(container):
         return False  # such a list knows rows
     is_index = not isinstance(index, torch.Tensor) or (index.dim() == 0 and not index.is_floating_point())
     return is_index and depends_on_data(index) and _has_plain(container, "__getitem__")
@@ -43,7 +43,7 @@ def is_choice(container: object, index: object) -> bool:
 def _has_plain(container: object, method: str) -> bool:
     """Whether a method of a container is that of Python or torch, and not one that a class of the model wrote anew."""
     own = getattr(type(container), method, None)
-    return any(own is getattr(base, method, None) for base in (*_SEQUENCES, *MAPPINGS, Grown))
+    return any(own is getattr(base, method, None) for base in (*SEQUENCES, *MAPPINGS, Grown))
 
 
 def chosen_item(container: Any, index: Any) -> Any:

@@ -17,6 +17,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.choices import SEQUENCES
 from exportguard.rewrites.collected import Collected, Grown, chosen, is_open, like_rows, number_rows, parts_of
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import is_tracing
@@ -230,7 +231,7 @@ def iter_(iterable: Any) -> Any:
 
 def _is_indexed(iterable: Any) -> bool:
     is_tensor = isinstance(iterable, torch.Tensor) and iterable.dim() > 0
-    return is_tensor or isinstance(iterable, list | tuple | range) or rows_of(iterable) is not None
+    return is_tensor or isinstance(iterable, (*SEQUENCES, range)) or rows_of(iterable) is not None
 
 
 def _zipped_rows(iterables: Sequence[Any], *, strict: bool) -> Stream | None:

@@ -166,3 +166,44 @@ def is_right_if_exported(model: torch.nn.Module, onnx: OnnxModel | None, shapes:
     for shape in shapes if onnx is not None else ():
         x = torch.randn(shape)
         torch.testing.assert_close(onnx.run({"x": x})[onnx.outputs[0].name], model(x))
+
+
+class BesideOne(torch.nn.Module):
+    """Does something else from 77 on, behind a test whose other side has a test of a single entry."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[0]
+        if n > 9 and n >= 77:
+            return x * 2
+        if n > 9:
+            return x * 1
+        if n == 1:
+            x = x + 0
+        return x * 1
+
+
+class BesideFewer(torch.nn.Module):
+    """The same of two axes, where a single entry of one leads to the test of the other."""
+
+    def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        n, m = x.shape[0], z.shape[0]
+        if m > 9 or n < 2:
+            y = x * 2 if n == 77 else x
+            return y + 0 * z.sum()
+        return x + 0 * z.sum()
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
+@pytest.mark.parametrize("model", [BesideOne(), BesideFewer()])
+def test_the_way_of_a_single_entry_is_that_of_no_other_size(model: torch.nn.Module, rewrite: Any) -> None:
+    inputs = (torch.ones(5), torch.ones(3)) if isinstance(model, BesideFewer) else (torch.ones(5),)
+    try:
+        file = to_onnx(model.eval(), inputs, dynamic_shapes=({0: "n"}, {0: "m"})[: len(inputs)], rewrite=rewrite)
+    except AxisError:
+        assert not rewrite
+        return
+    for n in (1, 2, 9, 10, 76, 77, 200):
+        for m in (1, 9, 10):
+            given = (torch.ones(n), torch.ones(m))[: len(inputs)]
+            (got,) = file.run(dict(zip("xz", given, strict=False))).values()
+            torch.testing.assert_close(got, model(*given))

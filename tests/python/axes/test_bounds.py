@@ -199,7 +199,9 @@ def test_squeezing_without_an_axis_leaves_out_those_that_the_trace_knows() -> No
 
 
 class Counted(torch.nn.Module):
-    """A model whose data says how many rows there are, as grids of pictures do: it takes no example of another size."""
+    """A model whose data says how many rows there are, a third of it, as grids of pictures do: it takes no example of
+    another size.
+    """
 
     def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
@@ -207,12 +209,12 @@ class Counted(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
         rows: int = count.item()  # type: ignore[assignment]
-        torch._check(rows == x.shape[0])
+        torch._check(rows == 3 * x.shape[0])
         return self.function(x)
 
 
 def counted(function: Callable[[torch.Tensor], torch.Tensor]) -> OnnxModel:
-    example = (torch.randn(8, 6), torch.tensor(8))
+    example = (torch.randn(8, 6), torch.tensor(24))
     return to_onnx(Counted(function).eval(), example, dynamic_shapes={"x": {0: "rows"}, "count": None})
 
 
@@ -227,10 +229,10 @@ def test_what_operators_ask_of_sizes_that_cannot_be_tried_is_no_error() -> None:
     assert {bound.kind for bound in axis.bounds} == {Kind.INNER}
     for rows in (4, 12, 16):
         x = torch.randn(rows, 6)
-        (got,) = model.run({"x": x, "count": torch.tensor(rows)}).values()
+        (got,) = model.run({"x": x, "count": torch.tensor(3 * rows)}).values()
         torch.testing.assert_close(got, merged(x))
     with pytest.raises(RuntimeError):  # as eager does
-        model.run({"x": torch.randn(6, 6), "count": torch.tensor(6)})
+        model.run({"x": torch.randn(6, 6), "count": torch.tensor(18)})
 
 
 def test_what_the_model_asks_of_sizes_that_cannot_be_tried_is_an_error() -> None:
@@ -351,3 +353,34 @@ def test_a_long_program_is_refused_as_often_as_tells_where_the_model_stops(steps
     assert [bound.condition for bound in model.axes[0].bounds] == ["seq <= 16"]
     assert len(beyond) <= most
     assert min(beyond) == 17
+
+
+class Windows(torch.nn.Module):
+    """Windows of four, shifted where there are several; the convolution before takes no axis of 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = torch.nn.Conv2d(3, 8, 2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.patches(x).permute(0, 2, 3, 1)
+        height, width = x.shape[1:3]
+        x = torch.nn.functional.pad(x, (0, 0, 0, -width % 4, 0, -height % 4))
+        down = 0 if x.shape[1] <= 4 else 2
+        right = 0 if x.shape[2] <= 4 else 2
+        if down + right > 0:
+            x = torch.roll(x, (-down, -right), (1, 2))
+        x = x.softmax(-1)
+        if down + right > 0:
+            x = torch.roll(x, (down, right), (1, 2))
+        return x[:, :height, :width].contiguous()
+
+
+def test_what_an_axis_of_one_is_refused_for_is_no_bound_of_another() -> None:
+    model = Windows().eval()
+    shapes = ({0: "batch", 2: "height", 3: "width"},)
+    file = to_onnx(model, (torch.randn(2, 3, 24, 20),), dynamic_shapes=shapes)
+    for height, width in ((8, 20), (20, 8), (8, 8), (2, 2), (33, 7)):
+        x = torch.randn(3, 3, height, width)
+        (got,) = file.run({"x": x}).values()
+        torch.testing.assert_close(got, model(x))

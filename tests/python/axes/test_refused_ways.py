@@ -77,6 +77,43 @@ def test_a_file_stops_where_its_model_raises(first: int, rewrite: Any) -> None:
     assert outcomes["right"]
 
 
+WITHIN_BRANCHES = (
+    """
+        if h < 14:
+            x = x + 1
+            if h % 3 == 0 and h > 5:
+                raise ValueError(h)
+        return x * 2
+    """,
+    """
+        if h < 14:
+            x = x + 1
+        if 2 * h > 12 or h <= 40:
+            if h == 6:
+                raise ValueError(h)
+        return x * 2
+    """,
+    """
+        if h >= 14:
+            assert h % 4 != 1
+            x = x + 1
+        elif h == 3:
+            raise ValueError(h)
+        return x * 2
+    """,
+)
+
+
+@pytest.mark.parametrize("place", range(len(WITHIN_BRANCHES)))
+@pytest.mark.parametrize("rows", [8, 20])
+def test_what_raises_within_a_branch_is_refused_in_it_alone(place: int, rows: int) -> None:
+    model = model_of(_CLASS + WITHIN_BRANCHES[place], f"/raises within {place}.py").eval()
+    file = to_onnx(model, (torch.randn(rows, 2),), dynamic_shapes=({0: "h", 1: "w"},), rewrite="auto")
+    found = verdicts(model, file, [(size, 2) for size in range(1, 40)])
+    assert {*found} <= {"right", "both stop"}
+    assert found["both stop"]
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("programs", type=int)

@@ -156,6 +156,27 @@ class LongestOfEach(Module):
         return total
 
 
+def layers(count: int) -> torch.nn.ModuleList:
+    torch.manual_seed(count)
+    return torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(count))
+
+
+@OF_LENGTHS.add(LENGTHS)
+class ALayerForEachPart(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts, self.few = layers(5), layers(2)
+
+    def forward(self, x, lengths):
+        sizes, total = lengths.tolist(), torch.zeros(4)
+        for part, one in zip(x.split(sizes), self.few):
+            total = total * 0.5 + one(part).sum(0)
+        for k, (expert, part) in enumerate(zip(self.experts, torch.split(x, sizes))):
+            total = total * 0.5 + expert(part).sum(0) * (k + 1)
+        parts = [layer(part) * size for layer, part, size in zip(self.experts, x.split(sizes), sizes)]
+        return torch.cat(parts) + total
+
+
 @pytest.mark.parametrize("program", OF_LENGTHS, ids=lambda cls: cls.__name__)
 def test_parts_of_lengths_that_data_gives_are_those_of_python(program: type[Module]) -> None:
     shapes = ({0: "rows"}, {0: "sequences"})
