@@ -73,7 +73,7 @@ class Example:
         return self._of(call, [replace(shape, leaf=Leaf(shape.leaf.name, value)) for shape, value in pairs])
 
     def has_indices(self) -> bool:
-        """Whether some inputs are integers, which may point beyond an axis that is made shorter."""
+        """Whether some inputs are integers, which may count what there is along an axis."""
         values = [shape.leaf.value for shape in self.shapes]
         return any(isinstance(value, torch.Tensor) and not value.is_floating_point() for value in values)
 

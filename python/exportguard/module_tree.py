@@ -74,7 +74,7 @@ def named_buffers(module: Module) -> Iterator[tuple[str, torch.Tensor]]:
 def _named(kind: str, module: Module) -> Iterator[tuple[str, torch.nn.Parameter]]:
     met: set[torch.Tensor] = set()
     for name, one in named_modules(module):
-        for part, tensor in vars(one)[kind].items():
+        for part, tensor in getattr(one, kind).items():
             if tensor is not None and tensor not in met:
                 met.add(tensor)
                 yield f"{name}.{part}" if name else part, tensor

@@ -206,6 +206,11 @@ def _require_module(model: object) -> None:
             f"model_or_program must be a torch.nn.Module or an ExportedProgram, got {type(model).__name__}; "
             f"{_instead_of(model)}"
         )
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InvalidArgumentError(
+            f"{type(model).__name__} is a TorchScript module, which torch.export does not take; take the module that "
+            "it was made of, or call it in the forward of another one if it was traced"
+        )
     for name, part in model.named_modules():
         _require_traced(f"{name} of {type(model).__name__}" if name else type(model).__name__, part)
     if model.training:
@@ -223,7 +228,7 @@ def _require_dense(example: Example) -> None:
 
 def _require_traced(name: str, part: torch.nn.Module) -> None:
     """Refuses a module that torch cannot trace, whatever it is called with, in a model."""
-    if isinstance(part, torch.jit.ScriptModule):
+    if isinstance(part, torch.jit.ScriptModule) and not isinstance(part, torch.jit._trace.TracedModule):
         raise InvalidArgumentError(
             f"{name} is a TorchScript module, which torch.export does not take; take the module that it was scripted "
             "from"

@@ -315,8 +315,8 @@ Value* Builder::expand(Value* value, const std::vector<Size>& sizes) {
   return made;
 }
 
-Value* Builder::slice(Value* value, std::int64_t axis, Size start, Size end, std::int64_t step) {
-  Value* made = op("Slice", {value, concat_sizes({start}), concat_sizes({end}), ints({axis}), ints({step})});
+Value* Builder::slice(Value* value, std::int64_t axis, Size start, Size end, Size step) {
+  Value* made = op("Slice", {value, concat_sizes({start}), concat_sizes({end}), ints({axis}), concat_sizes({step})});
   if (value->type().shape) {
     Shape shape = *value->type().shape;
     const auto count = static_cast<std::int64_t>(shape.size());

@@ -170,6 +170,8 @@ double LoweringContext::number(std::size_t i) {
   return *number;
 }
 
+double LoweringContext::number_or(std::size_t i, double missing) { return has(i) ? number(i) : missing; }
+
 bool LoweringContext::flag(std::size_t i) { return integer(i) != 0; }
 
 std::string_view LoweringContext::text(std::size_t i) {

@@ -59,13 +59,17 @@ std::optional<std::size_t> merged_operand(const ir::Builder& builder, const ir::
     const ir::Node* before = producer_of(&node.input(0), "DequantizeLinear");
     if (before != nullptr && !quantize_alike(node, *before)) return 0;
   }
+  // Of a Slice, which stops at the end of an axis, more rows than a table has are no error.
+  if (node.is("", "Gather") && producer_of(&node.input(1), "Range") && departs(target, Departure::kGatherOfRange)) {
+    return 1;
+  }
   return std::nullopt;
 }
 
 bool put_between(ir::Model& model, ir::Node& node, Target target) {
   ir::Builder builder(model, node);
   const auto place = merged_operand(builder, node, target);
-  if (!place || !is_floating(node.input(*place).dtype())) return false;
+  if (!place || (!is_floating(node.input(*place).dtype()) && !node.is("", "Gather"))) return false;
   node.set_input(*place, builder.op("Neg", {builder.op("Neg", {&node.input(*place)})}));
   return true;
 }

@@ -50,7 +50,7 @@ enum class Departure : std::uint8_t {
   kProductScaledInFloat32,    ///< a product of float64 matrices times a number is scaled by that number as a float32
   kAttentionMaskOfScores,     ///< Attention broadcasts a mask over samples and heads alone
   kLogSoftmaxOfInfinity,      ///< LogSoftmax of float64 numbers gives NaN where they are infinite, not beside them
-  kGatherOfRange,             ///< a Gather by a Range becomes a Slice, for which numbers below 0 are other positions
+  kGatherOfRange,             ///< a Gather by a Range becomes a Slice: other positions below 0, no error beyond the end
   kLogSumExpBehindInfinity,   ///< ReduceLogSumExp loses numbers below -88 behind minus infinity
   kLowestInMaxPool,           ///< a MaxPool of minus infinity alone is the lowest finite number
   kMergedCasts,               ///< a float cast to int64 and then to fewer bits is cast at once, which cuts it off

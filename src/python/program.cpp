@@ -57,21 +57,20 @@ ReadProgram read(std::string_view expression, const std::vector<std::string>& mo
 
 ir::Model import_program(std::string_view expression) { return read(expression, {}).model; }
 
-ir::Model to_onnx(std::string_view expression, const lowering::LoweringOptions& options,
-                  const std::vector<std::string>& modules_as_functions) {
-  ReadProgram program = read(expression, modules_as_functions);
+ir::Model to_onnx(std::string_view expression, const ConversionOptions& options) {
+  ReadProgram program = read(expression, options.modules_as_functions);
 
   const py::gil_scoped_acquire gil;
   const py::object trace = py::module_::import("exportguard.decompose").attr("trace");
-  pipeline::PipelineOptions all{.lowering = options, .trace = operator_trace(trace)};
-  if (options.table == nullptr) all.lowering.table = &lowering::table_with_fused_attention();
+  pipeline::PipelineOptions all{.lowering = options.lowering, .trace = operator_trace(trace)};
+  if (options.lowering.table == nullptr) all.lowering.table = &lowering::table_with_fused_attention();
   all.optimize = [&](ir::Model& lowered) {
     optimizer::optimize(lowered, {.are_types_inferred = true});
     optimizer::outline_modules(lowered, program.functions);
   };
   const py::gil_scoped_release released;
   pipeline::convert(program.model, all);
-  refuse_other_sizes(program.model, program.checks, program.axis_names);
+  if (options.check_sizes) refuse_other_sizes(program.model, program.checks, program.axis_names);
   return std::move(program.model);
 }
 

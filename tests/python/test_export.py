@@ -417,3 +417,12 @@ def test_nothing_is_logged_of_suggestions_that_torch_does_not_find(caplog: pytes
     model = Called(lambda x: x[:, 5:].cumsum(1)).eval()
     to_onnx(model, (torch.rand(3, 7),), dynamic_shapes=({0: "rows", 1: "columns"},))
     assert [entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING"] == []
+
+
+def test_a_part_that_was_traced_by_torchscript_is_exported_as_it_was_traced() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.GELU()).eval()
+    model = torch.nn.Sequential(torch.jit.trace(layers, torch.randn(2, 8)), torch.nn.Linear(8, 3)).eval()
+    file = to_onnx(model, (torch.randn(2, 8),), dynamic_shapes=({0: "batch"},), rewrite="auto")
+    x = torch.randn(5, 8)
+    (got,) = file.run({"input": x}).values()
+    torch.testing.assert_close(got, model(x))

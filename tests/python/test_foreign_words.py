@@ -219,7 +219,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a script": (
         lambda: to_onnx(torch.jit.trace(Model().eval(), (X,)), (X,)),
-        "take the module that it was scripted from",
+        "take the module that it was made of",
     ),
     "a sparse tensor": (lambda: to_onnx(Model().eval(), (X.to_sparse(),)), "of layout torch.sparse_coo, which no"),
     "a sparse tensor in the model": (

@@ -361,3 +361,18 @@ def test_an_output_that_is_none_at_other_sizes_is_told(monkeypatch: pytest.Monke
     module = Returns(lambda x: (x, x + 1 if x.shape[1] > 4 else None)).eval()
     report = validate_module(module, (torch.randn(2, 6),), ({0: "batch", 1: "seq"},))
     assert report.sets[-1].error == "output 1 is a NoneType on these inputs, and a tensor when traced"
+
+
+class LastToken(torch.nn.Module):
+    """What stands at a position, which the example has beyond shorter texts."""
+
+    def forward(self, x: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(1)[torch.arange(x.shape[0]), last]
+
+
+def test_positions_are_moved_into_shorter_axes() -> None:
+    inputs = torch.randn(2, 6, 3), torch.tensor([5, 4])
+    report = validate_module(LastToken().eval(), inputs, dynamic_shapes=({0: "b", 1: "t"}, {0: "b"}))
+    assert report.ok
+    assert not report.refused
+    assert {"t 1", "all 1"} <= {compared.name for compared in report.sets}

@@ -121,7 +121,7 @@ class Builder {
   Value* squeeze(Value* value, const std::vector<std::int64_t>& axes);
   Value* concat(const std::vector<Value*>& values, std::int64_t axis);
   /// value[start:end:step] along one axis; sizes may be values.
-  Value* slice(Value* value, std::int64_t axis, Size start, Size end, std::int64_t step = 1);
+  Value* slice(Value* value, std::int64_t axis, Size start, Size end, Size step = 1);
   Value* gather(Value* value, Value* indices, std::int64_t axis);
   Value* filled(const std::vector<Size>& sizes, Value* scalar);  ///< a tensor of that shape full of a rank 0 value
   /// Reduction over `axes` (all if empty).

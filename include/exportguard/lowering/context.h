@@ -41,6 +41,7 @@ class LoweringContext : public ir::Builder {
 
   std::int64_t integer(std::size_t i);  ///< bool counts as 0 and 1; a SymInt whose value is constant as well
   double number(std::size_t i);         ///< an int, float or bool
+  double number_or(std::size_t i, double missing);  ///< `missing` for None; not for a SymFloat, as with `find_number`
   bool flag(std::size_t i);
   std::string_view text(std::size_t i);  ///< a string or an enum's name
   DType dtype(std::size_t i);

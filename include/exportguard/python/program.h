@@ -15,14 +15,18 @@ namespace exportguard::python {
 /// @throws Error with the text of what Python raised, and if there is no interpreter.
 ir::Model import_program(std::string_view expression);
 
+/// How a program becomes a model.
+struct ConversionOptions {
+  lowering::LoweringOptions lowering;
+  /// Classes by their full names, or "repeated": each of their modules becomes the call of a local function.
+  std::vector<std::string> modules_as_functions;
+  /// Whether the file stops where a guard of the program, or an end of its `range_constraints`, does not hold.
+  bool check_sizes = true;
+};
+
 /// `import_program` and `pipeline::convert` in one, operators without a row taken apart by torch: the model that
-/// `exportguard.to_onnx(program)` gives in Python, for `serialization::save`. It stops where a guard of the program, or
-/// an end of its `range_constraints`, does not hold.
+/// `exportguard.to_onnx(program)` gives in Python, for `serialization::save`.
 /// @throws what those throw.
-///
-/// `modules_as_functions` are classes by their full names, or "repeated": each of their modules becomes the call of a
-/// local function.
-ir::Model to_onnx(std::string_view expression, const lowering::LoweringOptions& options = {},
-                  const std::vector<std::string>& modules_as_functions = {});
+ir::Model to_onnx(std::string_view expression, const ConversionOptions& options = {});
 
 }  // namespace exportguard::python

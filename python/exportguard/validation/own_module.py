@@ -9,7 +9,7 @@ import itertools
 import sys
 import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from ..arguments import require_kind, wrong
 from ..axes.counts import Counts
 from ..axes.resizing import wrapped
+from ..axes.whole_numbers import with_numbers_within
 from ..dynamic_shapes import DynamicShapes, LeafShape, ends_of, normalise
 from ..errors import REFUSALS, InvalidArgumentError, StoppedError
 from ..guard import torch_export_patches
@@ -32,13 +33,18 @@ _TASK = "own module"
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleCase(ModelCase):
-    """A module with an example of its inputs: `sets` are sizes to compare at, `refused` those that it raises for."""
+    """A module with an example of its inputs: `sets` are sizes to compare at, `refused` those that it raises for.
+
+    `moved` has the sizes at which it raises for numbers of the example, and for which of those that lie within shorter
+    axes it does not (`with_numbers_within`).
+    """
 
     example: Mapping[str, Any]
     dynamic_shapes: DynamicShapes
     shapes: Sequence[LeafShape]
     sets: Sequence[InputSet] = ()
     refused: Sequence[str] = ()
+    moved: Mapping[frozenset[tuple[str, int]], int] = field(default_factory=dict)
 
     def inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         """The example with each axis as long as its name says; the same sizes give equal inputs.
@@ -46,6 +52,18 @@ class ModuleCase(ModelCase):
         A longer axis of integers has those of the example again and again, so that they stay what the model can look
         up; floating numbers are drawn from those of the example.
         """
+        moved = self.moved.get(frozenset(sizes.items()))
+        chosen = None if moved is None else next(itertools.islice(self.with_moved_numbers(sizes), moved, None), None)
+        return self._inputs(sizes) if chosen is None else chosen
+
+    def with_moved_numbers(self, sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+        """The same inputs with positions, or else lengths, within axes that are shorter than the example's."""
+        with torch_export_patches(patch=False):
+            known, given = CallInputs(kwargs=self.example), CallInputs(kwargs=self._inputs(sizes))
+            calls = [dict(call.kwargs) for call in with_numbers_within(given, known)]
+        yield from calls
+
+    def _inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         draw = torch.Generator().manual_seed(0)
         with torch_export_patches(patch=False):
             leaves, spec = pytree.tree_flatten(dict(self.example))
@@ -263,17 +281,31 @@ def _drawn(leaf: torch.Tensor, shape: list[int], draw: torch.Generator) -> torch
 def _with_sets(case: ModuleCase) -> ModuleCase:
     """With the sets of sizes that the module takes; where it raises is kept, too."""
     traced = case.task.sizes
-    sets, refused = [InputSet(name="traced", sizes=traced)], []
+    sets, refused, moved = [InputSet(name="traced", sizes=traced)], list[str](), dict[frozenset[tuple[str, int]], int]()
     for compared in _other_sets(traced, _ends(case.shapes), _may_be_empty(case.shapes)):
-        try:
-            with KeptModule(case.model).call():
-                case.model(**case.inputs(compared.sizes))
-        except REFUSALS as error:
-            sizes = " ".join(f"{name}={size}" for name, size in compared.sizes.items())
-            refused.append(f"{compared.name} ({sizes}): {type(error).__name__}: {str(error).partition(chr(10))[0]}")
-        else:
+        error = _refusal(case, case.inputs(compared.sizes))
+        if error is None:
             sets.append(compared)
-    return replace(case, sets=sets, refused=refused)
+            continue
+        calls = enumerate(case.with_moved_numbers(compared.sizes))
+        taken = next((place for place, inputs in calls if _refusal(case, inputs) is None), None)
+        if taken is not None:
+            moved[frozenset(compared.sizes.items())] = taken
+            sets.append(compared)
+            continue
+        told = " ".join(f"{name}={size}" for name, size in compared.sizes.items())
+        refused.append(f"{compared.name} ({told}): {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    return replace(case, sets=sets, refused=refused, moved=moved)
+
+
+def _refusal(case: ModuleCase, inputs: Mapping[str, Any]) -> BaseException | None:
+    """What the module raises for these inputs; None if it takes them."""
+    try:
+        with KeptModule(case.model).call():
+            case.model(**inputs)
+    except REFUSALS as error:
+        return error
+    return None
 
 
 def _ends(shapes: Sequence[LeafShape]) -> dict[str, tuple[int, int]]:

@@ -120,11 +120,14 @@ void lower_entr(LoweringContext& ctx) {
   ctx.result(ctx.where(ctx.op("Less", {x, zero}), below, at_zero));
 }
 
-/// log(x / (1 - x)), x first clamped to [eps, 1 - eps].
+/// log(x / (1 - x)), x first clamped to [eps, 1 - eps], which are numbers of its own dtype: 0.999 is 1 in bfloat16.
 void lower_logit(LoweringContext& ctx) {
-  Value* x = ctx.widened(as_output_dtype(ctx));
-  if (const auto eps = ctx.find_number(1)) {
-    x = ctx.op("Clip", {x, ctx.number_like(*eps, x), ctx.number_like(1 - *eps, x)});
+  Value* given = as_output_dtype(ctx);
+  Value* x = ctx.widened(given);
+  if (ctx.has(1)) {
+    const double eps = ctx.number(1);
+    const auto end = [&](double number) { return ctx.widened(ctx.number_like(number, given)); };
+    x = ctx.op("Clip", {x, end(eps), end(1 - eps)});
   }
   Value* rest = ctx.op("Sub", {ctx.number_like(1, x), x});
   ctx.result(ctx.op("Log", {ctx.op("Div", {x, rest})}));

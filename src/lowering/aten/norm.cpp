@@ -45,7 +45,7 @@ ReducedAxes reduced_axes(LoweringContext& ctx, std::size_t axes) {
   return {ctx.axes(axes, ctx.rank(ctx.input(0))), ctx.flag(axes + 1)};
 }
 
-double order(LoweringContext& ctx) { return ctx.find_number(1).value_or(2); }
+double order(LoweringContext& ctx) { return ctx.number_or(1, 2); }
 
 void lower_vector_norm(LoweringContext& ctx) {
   ctx.result(vector_norm(ctx, operand(ctx), order(ctx), reduced_axes(ctx, 2)));

@@ -30,7 +30,8 @@ Target sized_target(LoweringContext& ctx) {
   const std::size_t spatial = ctx.rank(ctx.input(0)) - 2;
   Target target = {ctx.input(0), ctx.sizes(1), {}};
   const std::size_t first = ctx.argument_count() - spatial;
-  for (std::size_t i = 0; i < spatial; ++i) target.factors.push_back(ctx.find_number(first + i));
+  for (std::size_t i = first; i < first + spatial; ++i)
+    target.factors.push_back(ctx.has(i) ? std::optional(ctx.number(i)) : std::nullopt);
   return target;
 }
 

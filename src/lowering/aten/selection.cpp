@@ -50,10 +50,10 @@ void lower_nan_to_num(LoweringContext& ctx) {
   const double limit = largest(x->dtype());
   const auto replaced = [&](Value* value, double from, std::size_t i, double fallback) {
     Value* matches = ctx.op("Equal", {x, ctx.number_like(from, x)});
-    return ctx.where(matches, ctx.number_like(ctx.find_number(i).value_or(fallback), x), value);
+    return ctx.where(matches, ctx.number_like(ctx.number_or(i, fallback), x), value);
   };
   Value* finite = replaced(replaced(x, kInfinity, 2, limit), -kInfinity, 3, -limit);
-  ctx.result(ctx.where(ctx.op("IsNaN", {x}), ctx.number_like(ctx.find_number(1).value_or(0), x), finite));
+  ctx.result(ctx.where(ctx.op("IsNaN", {x}), ctx.number_like(ctx.number_or(1, 0), x), finite));
 }
 
 }  // namespace

@@ -24,14 +24,15 @@ struct Bounds {
   std::int64_t axis;
   Size start;
   Size end;
-  std::int64_t step;
+  Size step;  ///< more than 0: torch takes no other
 
-  bool covers_all() const { return start.number() == 0 && end.number() == kEnd && step == 1; }
+  bool covers_all() const { return start.number() == 0 && end.number() == kEnd && step.number() == 1; }
 };
 
 /// From the arguments dim, start, end and step, which begin at position `first`.
 Bounds bounds(LoweringContext& ctx, const Value* x, std::size_t first) {
-  return {ctx.axis(first, ctx.rank(x)), bound(ctx, first + 1, 0), bound(ctx, first + 2, kEnd), ctx.integer(first + 3)};
+  return {ctx.axis(first, ctx.rank(x)), bound(ctx, first + 1, 0), bound(ctx, first + 2, kEnd),
+          bound(ctx, first + 3, 1)};
 }
 
 void lower_slice(LoweringContext& ctx) {
@@ -266,7 +267,7 @@ void lower_slice_scatter(LoweringContext& ctx) {
   Value* part = ctx.cast(ctx.input(1), x->dtype());
   const Bounds b = bounds(ctx, x, 2);
   if (b.covers_all()) return ctx.result(part);
-  if (b.step == 1 && is_ordered(b)) return ctx.result(replaced(ctx, b, x, part));
+  if (b.step.number() == 1 && is_ordered(b)) return ctx.result(replaced(ctx, b, x, part));
   Value* positions = ctx.slice(range(ctx, size_of(ctx, x, b.axis)), 0, b.start, b.end, b.step);
   Value* index = ctx.op("Expand", {ctx.unsqueeze(positions, other_axes(ctx.rank(x), b.axis)), ctx.shape_of(part)});
   ctx.result(ctx.op("ScatterElements", {x, index, part}, {{"axis", b.axis}}));

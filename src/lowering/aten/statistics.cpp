@@ -25,7 +25,7 @@ Options options_of_dim(LoweringContext& ctx) {
 }
 
 Options options_of_correction(LoweringContext& ctx) {
-  return {ctx.axes(1, ctx.rank(ctx.input(0))), ctx.find_number(2).value_or(1), ctx.flag(3)};
+  return {ctx.axes(1, ctx.rank(ctx.input(0))), ctx.number_or(2, 1), ctx.flag(3)};
 }
 
 /// The mean of the squares, with `correction` taken off the number of elements; NaN or inf where that leaves none.

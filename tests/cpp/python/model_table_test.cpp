@@ -33,7 +33,7 @@ def exported_row(name, dtype):
     const testing::ScopedTrace trace(__FILE__, __LINE__, name + " in " + dtype);
     exec(("program = exported_row('" + name + "', '" + dtype + "')").c_str());
     const std::string python = eval("exportguard.to_onnx(program, opset=22).to_bytes()").cast<std::string>();
-    EXPECT_TRUE(python == serialization::to_bytes(to_onnx("program", {.opset = 22})));
+    EXPECT_TRUE(python == serialization::to_bytes(to_onnx("program", {.lowering = {.opset = 22}})));
     EXPECT_GT(python.size(), 10'000U);
   }
 };

@@ -17,7 +17,7 @@ class ConversionInBothLanguages : public PythonTest {
   static std::string from_python() {
     return eval("exportguard.to_onnx(program, opset=22).to_bytes()").cast<std::string>();
   }
-  static std::string from_cpp() { return serialization::to_bytes(to_onnx("program", {.opset = 22})); }
+  static std::string from_cpp() { return serialization::to_bytes(to_onnx("program", {.lowering = {.opset = 22}})); }
   static void expect_same() {
     const std::string python = from_python();
     EXPECT_TRUE(python == from_cpp());
@@ -66,6 +66,13 @@ program = torch.export.export(Model(), (torch.rand(4, 3), torch.rand(3, 3)), dyn
 )");
   expect_same();
   EXPECT_NE(from_cpp().find("only sizes with x.shape[0] == "), std::string::npos);
+
+  const ConversionOptions unchecked{.lowering = {.opset = 22}, .check_sizes = false};
+  const std::string without = serialization::to_bytes(to_onnx("program", unchecked));
+  EXPECT_EQ(without.find("only sizes with"), std::string::npos);
+  const std::string options = "options=exportguard.ExportOptions(check_sizes=False)";
+  EXPECT_TRUE(without ==
+              eval(("exportguard.to_onnx(program, opset=22, " + options + ").to_bytes()").c_str()).cast<std::string>());
 }
 
 TEST_F(ConversionInBothLanguages, GivesTheSameBytesForALlamaWithItsCache) {

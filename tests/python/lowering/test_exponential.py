@@ -50,6 +50,12 @@ def test_keeps_the_digits_of_small_numbers(name: str, check: Check) -> None:
     check(lambda x: UNARY[name](x) / x, [x])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_the_ends_of_logit_are_numbers_of_its_dtype(dtype: torch.dtype, check: Check) -> None:
+    x = torch.tensor([0, 1, 0.5, 0.9995, 1e-4, 1.5, -1], dtype=dtype)
+    check(lambda x: [torch.logit(x.to(dtype), eps).isinf() for eps in (1e-3, 1e-6, 0.1)], [x.float()])
+
+
 def test_powers_of_two_have_whole_logarithms(check: Check) -> None:
     check(lambda x: torch.floor(torch.log2(x)), [2.0 ** torch.arange(20)])
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional
 
 from called import Called
-from exportguard import to_onnx
+from exportguard import ExportGuardError, to_onnx
 
 Range = Callable[[torch.Tensor], torch.Tensor]
 Use = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -55,3 +56,28 @@ def test_a_range_gives_the_positions_of_the_model(positions: Range, use: Use) ->
             continue
         (got,) = onnx.run({"x": x}).values()
         torch.testing.assert_close(got, expected, rtol=0, atol=0)
+
+
+class Rows(torch.nn.Module):
+    """The first rows of tables, as models with learned positions read them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(10, 3)
+        self.register_buffer("places", torch.randn(10, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = torch.arange(x.shape[0])
+        return x + self.table(rows) + self.places[rows] + self.places.index_select(0, rows)
+
+
+@pytest.mark.parametrize("optimize", [False, True, "onnxruntime"])
+def test_more_rows_than_a_table_has_are_an_error(optimize: Any) -> None:
+    model = Rows().eval()
+    file = to_onnx(model, (torch.randn(6, 3),), dynamic_shapes=({0: "n"},), optimize=optimize)
+    for rows in (1, 6, 10):
+        x = torch.randn(rows, 3)
+        (got,) = file.run({"x": x}).values()
+        torch.testing.assert_close(got, model(x))
+    with pytest.raises(ExportGuardError):
+        file.run({"x": torch.randn(11, 3)})

@@ -11,7 +11,7 @@ from tensors import floats, indices
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from exportguard import OnnxModel, to_onnx
+from exportguard import LoweringError, OnnxModel, to_onnx
 
 Called = Callable[[torch.Tensor], torch.Tensor]
 
@@ -126,3 +126,22 @@ def test_indices_below_zero_count_from_the_end(name: str) -> None:
 def test_offsets_in_the_file_are_checked_once() -> None:
     model = model_of(lambda x: functional.embedding_bag(x, ROWS, indices(0, 2), mode="sum"), indices(0, 1, 3))
     assert model.text().count("Gather(") == 1  # the rows
+
+
+#: What a lowering has to know: of a size it took what stands for "not given", without a word.
+OF_SIZES: dict[str, Called] = {
+    "correction": lambda x: x.var(0, correction=x.shape[0] // 2),
+    "correction of a root": lambda x: x.std(0, correction=x.shape[0] - 2),
+    "order": lambda x: torch.linalg.vector_norm(x, ord=x.shape[0] % 4 + 1),
+    "order of normalization": lambda x: functional.normalize(x, p=x.shape[0] % 3 + 1.0),
+}
+
+
+@pytest.mark.parametrize("name", OF_SIZES)
+def test_a_number_that_sizes_make_is_no_default(name: str) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return OF_SIZES[name](x)
+
+    with pytest.raises(LoweringError, match="must be a number known at conversion"):
+        to_onnx(Model().eval(), (floats(6, 3),), dynamic_shapes=({0: "n"},))

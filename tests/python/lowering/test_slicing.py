@@ -30,6 +30,21 @@ def test_slice_clamps_its_bounds_as_torch_does(bounds: tuple[int | None, int | N
 
 
 CASES: dict[str, Case] = {
+    "slice in steps of a size": (
+        lambda x, y: x[:, :: y.shape[0]],
+        [floats(3, 7), floats(2)],
+        [[floats(3, 9), floats(3)], [floats(2, 5), floats(8)]],
+    ),
+    "slice in steps of a part of its size": (
+        lambda x: x[:, 1 :: max(1, x.shape[1] // 4)],
+        [floats(3, 9)],
+        [[floats(3, 17)], [floats(2, 6)]],
+    ),
+    "write in steps of a size": (
+        lambda x, y: x.slice_scatter(x[:, :: y.shape[0]] * 2, 1, 0, None, y.shape[0]),
+        [floats(3, 7), floats(2)],
+        [[floats(3, 9), floats(3)], [floats(2, 5), floats(8)]],
+    ),
     "slice of a dynamic axis": (lambda x: x[:, :, 1:], [floats(3, 4, 6)], [[floats(1, 4, 2)], [floats(1, 4, 3)]]),
     "slice up to the size of another": (
         lambda x, y: x[:, : y.shape[0]],

@@ -35,7 +35,7 @@ class _Buffer:
 
     def now(self) -> torch.Tensor | None:
         """What the module holds in its place."""
-        return self.owner._buffers.get(self.name)
+        return dict(self.owner._buffers.items()).get(self.name)  # a module of TorchScript has no dict
 
 
 class _Assignments:
