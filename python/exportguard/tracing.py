@@ -65,8 +65,9 @@ _OTHER_THAN_THE_MODEL = (
     "the program that torch.export made does something else than the model, for the inputs it was traced with: {}. A "
     "trace keeps what tensors hold, not which objects they are. What to do: look in the model for tests of identity "
     "(`is`, `id`, tensors as keys), of the class or the version of a weight, of where its memory lies, for what is "
-    "different at each call, and for seeds (`torch.manual_seed`, `random.seed`), since a file draws other numbers; "
-    "decide that in __init__, and have forward read the answer"
+    "done in a trace alone (`torch.compiler.is_compiling()`), for what is different at each call, and for seeds "
+    "(`torch.manual_seed`, `random.seed`), since a file draws other numbers; decide that in __init__, and have "
+    "forward read the answer"
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from random_programs import model_of
 
-from exportguard import AxisError, ExportGuardError, to_onnx
+from exportguard import AxisError, ExportError, ExportGuardError, to_onnx
 
 #: What one of both ways does to `w`, that the other does not.
 WAYS = {
@@ -181,6 +181,13 @@ def test_what_is_done_in_a_trace_alone_is_found(asked: str, rewrite: str | None)
     model = _model(asked, f"if not {asked} and n > 4:\n            y = y * 2")
     with pytest.raises(AxisError, match="something else than the model"):
         to_onnx(model, _EXAMPLE, dynamic_shapes=_AXES, rewrite=rewrite)
+
+
+@pytest.mark.parametrize("asked", ["is_compiling", "is_exporting"])
+def test_what_a_trace_alone_does_at_every_size_is_refused_with_its_reason(asked: str) -> None:
+    model = _model("trace", f"if torch.compiler.{asked}():\n            y = y * 2")
+    with pytest.raises(ExportError, match="what is done in a trace alone"):
+        to_onnx(model, _EXAMPLE, dynamic_shapes=_AXES)
 
 
 class LastOrMean(torch.nn.Module):
