@@ -1,6 +1,7 @@
 #include "lowering/elimination.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "lowering/iteration.h"
 #include "lowering/size_arithmetic.h"
@@ -54,6 +55,15 @@ Value* squeezed_last(LoweringContext& ctx, Value* x, std::size_t rank) {
   return ctx.squeeze(x, {static_cast<std::int64_t>(rank) - 1});
 }
 
+/// How large the elements of a column are in the search for the pivot: a NaN is the pivot where the search begins, and
+/// is passed over anywhere else (`idamax` of BLAS, which keeps what it has until something is greater).
+Value* pivot_size(LoweringContext& ctx, const Grid& grid, Value* x, Value* k) {
+  Value* size = ctx.op("Abs", {column_at(ctx, x, k)});
+  Value* infinity = ctx.constant(std::numeric_limits<double>::infinity(), DType::kFloat64);
+  Value* of_nan = ctx.where(ctx.op("Equal", {grid.rows, k}), infinity, zero(ctx));
+  return ctx.where(ctx.op("IsNaN", {size}), of_nan, size);
+}
+
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------ LU
@@ -70,18 +80,19 @@ Lu lu_factors(LoweringContext& ctx, Value* a) {
     Value* is_below = ctx.op("Greater", {grid.rows, k});
     Value* is_done = ctx.op("Less", {grid.rows, k});
 
-    Value* size = ctx.where(is_done, ctx.constant(-1, DType::kFloat64), ctx.op("Abs", {column_at(ctx, state[0], k)}));
+    Value* size = ctx.where(is_done, ctx.constant(-1, DType::kFloat64), pivot_size(ctx, grid, state[0], k));
     Value* found = ctx.op("ArgMax", {size}, {{"axis", static_cast<std::int64_t>(rank) - 2}});
     Value* swap = swap_of(ctx, grid.rows, k, found);
     Value* swapped = gathered_rows(ctx, state[0], swap, grid.sizes);
     Value* pivot = element_at(ctx, swapped, k);
     Value* divisor = ctx.where(is_zero(ctx, pivot), one(ctx), pivot);
 
-    Value* factor = kept_where(ctx, is_below, ctx.op("Div", {column_at(ctx, swapped, k), divisor}));
-    Value* row = kept_where(ctx, ctx.op("Greater", {grid.columns, k}), row_at(ctx, swapped, k));
-    Value* rest = ctx.op("Sub", {swapped, ctx.op("Mul", {factor, row})});
+    Value* factor = ctx.op("Div", {column_at(ctx, swapped, k), divisor});
+    Value* is_open = ctx.op("And", {is_below, ctx.op("Greater", {grid.columns, k})});
+    Value* left = ctx.op("Sub", {swapped, ctx.op("Mul", {factor, row_at(ctx, swapped, k)})});
     Value* is_factor = ctx.op("And", {is_below, ctx.op("Equal", {grid.columns, k})});
-    return Step{{ctx.where(is_factor, factor, rest), gathered_rows(ctx, state[1], swap, column_sizes),
+    return Step{{ctx.where(is_factor, factor, ctx.where(is_open, left, swapped)),
+                 gathered_rows(ctx, state[1], swap, column_sizes),
                  with_entry(ctx, grid.numbers, k, squeezed_last(ctx, found, rank), state[2])}};
   };
 
@@ -129,9 +140,8 @@ Value* solved_triangle(LoweringContext& ctx, Value* a, Value* b, const Triangle&
     Value* row = row_at(ctx, state[0], k);
     if (triangle.diagonal == Diagonal::kGiven) row = ctx.op("Div", {row, element_at(ctx, a, k)});
     Value* is_open = ctx.op(is_upper ? "Less" : "Greater", {rows, k});
-    Value* taken = ctx.op("Mul", {kept_where(ctx, is_open, column_at(ctx, a, k)), row});
-    Value* rest = ctx.op("Sub", {state[0], taken});
-    return Step{{ctx.where(ctx.op("Equal", {rows, k}), row, rest)}};
+    Value* left = ctx.op("Sub", {state[0], ctx.op("Mul", {column_at(ctx, a, k), row})});
+    return Step{{ctx.where(ctx.op("Equal", {rows, k}), row, ctx.where(is_open, left, state[0]))}};
   };
   return repeated(ctx, as_scalar(ctx, count), {b}, substitute).front();
 }
@@ -199,11 +209,11 @@ Reflection reflection_of(LoweringContext& ctx, Value* column, Value* alpha, Valu
   return {ctx.op("Div", {difference, divisor}), ctx.op("Div", {tail, scale}), beta};
 }
 
-/// x - tau v (vᵀ x)
-Value* after_reflection(LoweringContext& ctx, Value* x, Value* v, Value* tau) {
+/// x - tau v (vᵀ x), in the rows from `k` on; v is zero above, where x may be infinite or NaN.
+Value* after_reflection(LoweringContext& ctx, Value* x, Value* v, Value* tau, Value* is_from_k) {
   const auto rank = static_cast<std::int64_t>(ctx.rank(x));
-  Value* product = ctx.reduce("ReduceSum", ctx.op("Mul", {v, x}), {rank - 2}, true);
-  return ctx.op("Sub", {x, ctx.op("Mul", {ctx.op("Mul", {tau, v}), product})});
+  Value* product = ctx.reduce("ReduceSum", kept_where(ctx, is_from_k, ctx.op("Mul", {v, x})), {rank - 2}, true);
+  return ctx.where(is_from_k, ctx.op("Sub", {x, ctx.op("Mul", {ctx.op("Mul", {tau, v}), product})}), x);
 }
 
 }  // namespace
@@ -218,7 +228,7 @@ Reflections reflections_of(LoweringContext& ctx, Value* a) {
     Value* is_pivot_row = ctx.op("Equal", {grid.rows, k});
     const Reflection r = reflection_of(ctx, column_at(ctx, state[0], k), element_at(ctx, state[0], k), is_below);
     Value* v = ctx.where(is_pivot_row, one(ctx), r.tail);
-    Value* others = after_reflection(ctx, state[0], v, r.tau);
+    Value* others = after_reflection(ctx, state[0], v, r.tau, ctx.op("Or", {is_below, is_pivot_row}));
     Value* column = ctx.where(is_pivot_row, r.beta, ctx.where(is_below, r.tail, column_at(ctx, state[0], k)));
     Value* right = ctx.where(ctx.op("Greater", {grid.columns, k}), others, state[0]);
     return Step{{ctx.where(ctx.op("Equal", {grid.columns, k}), column, right),
@@ -239,7 +249,7 @@ Value* reflected(LoweringContext& ctx, const Reflections& reflections, Value* x,
     Value* tail = kept_where(ctx, ctx.op("Greater", {rows, k}), column_at(ctx, reflections.packed, k));
     Value* v = ctx.where(ctx.op("Equal", {rows, k}), one(ctx), tail);
     Value* tau = ctx.unsqueeze(ctx.gather(reflections.taus, k, rank - 2), {rank - 1});
-    return Step{{after_reflection(ctx, state[0], v, tau)}};
+    return Step{{after_reflection(ctx, state[0], v, tau, ctx.op("GreaterOrEqual", {rows, k}))}};
   };
   return repeated(ctx, as_scalar(ctx, count), {x}, reflect).front();
 }

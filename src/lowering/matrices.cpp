@@ -44,6 +44,7 @@ Value* main_diagonal(LoweringContext& ctx, Value* x) {
 }
 
 std::vector<Size> batch_sizes(LoweringContext& ctx, Value* x) {
+  ctx.require(ctx.rank(x) >= 2, "a matrix has at least two axes");
   std::vector<Size> sizes = ctx.sizes_of(x);
   sizes.resize(sizes.size() - 2, Size(0));
   return sizes;

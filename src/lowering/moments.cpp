@@ -8,10 +8,14 @@
 
 namespace exportguard::lowering {
 
+Value* mean_over(LoweringContext& ctx, Value* x, const std::vector<std::int64_t>& axes) {
+  return axes.empty() ? x : ctx.reduce("ReduceMean", x, axes, true);
+}
+
 Moments moments(LoweringContext& ctx, Value* x, const std::vector<std::int64_t>& axes) {
-  Value* mean = ctx.reduce("ReduceMean", x, axes, true);
+  Value* mean = mean_over(ctx, x, axes);
   Value* centered = ctx.op("Sub", {x, mean});
-  return {mean, ctx.reduce("ReduceMean", ctx.op("Mul", {centered, centered}), axes, true)};
+  return {mean, mean_over(ctx, ctx.op("Mul", {centered, centered}), axes)};
 }
 
 Value* inverse_root(LoweringContext& ctx, Value* variance, double epsilon) {
@@ -43,12 +47,13 @@ Value* scaled_channels(LoweringContext& ctx, Value* x, Value* weight, Value* bia
 
 Value* p_norm(LoweringContext& ctx, Value* x, double p, const std::vector<std::int64_t>& axes) {
   Value* size = ctx.op("Abs", {x});
+  if (axes.empty() && p != 0) return size;
   if (p == 2) return ctx.reduce("ReduceL2", x, axes, true);
   if (p == 1) return ctx.reduce("ReduceSum", size, axes, true);
   if (std::isinf(p)) return extreme_value(ctx, size, p > 0 ? Extreme::kLargest : Extreme::kSmallest, {axes, true});
   if (p == 0) {
-    Value* is_counted = ctx.op("Greater", {size, ctx.number_like(0, size)});
-    return ctx.reduce("ReduceSum", ctx.cast(is_counted, x->dtype()), axes, true);
+    Value* is_counted = ctx.cast(ctx.op("Greater", {size, ctx.number_like(0, size)}), x->dtype());
+    return axes.empty() ? is_counted : ctx.reduce("ReduceSum", is_counted, axes, true);
   }
   Value* powers = ctx.op("Pow", {size, ctx.number_like(p, size)});
   return ctx.op("Pow", {ctx.reduce("ReduceSum", powers, axes, true), ctx.number_like(1 / p, size)});

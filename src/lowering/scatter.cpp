@@ -72,6 +72,8 @@ Reduction reduction_named(LoweringContext& ctx, std::string_view name) {
 
 Value* scatter_elements(LoweringContext& ctx, Value* data, std::int64_t axis, Value* index, Value* updates,
                         Reduction reduction) {
+  const bool is_empty = ctx.rank(data) > 0 && ctx.rank(index) > 0 && ctx.rank(data) != ctx.rank(index);
+  if (is_empty) return data;  // torch takes no other index of another rank
   if (ctx.rank(data) != 0) return scattered_with_nan(ctx, "ScatterElements", {data, index, updates}, axis, reduction);
   const std::vector<Size> vector = {Size(-1)};
   Value* made = scattered_with_nan(

@@ -1,4 +1,4 @@
-"""A part of what `benchmarks/operator_samples.py` and `benchmarks/operator_programs.py` try, which run all of it."""
+"""A part of what `operator_samples.py`, `operator_programs.py` and `operator_calls.py` in `benchmarks` try."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import torch
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 STEP = 60
+STEP_OF_CALLS = 30
 PROGRAMS = range(4000, 4006)
 
 #: Signs are free; fits are good to eight digits; a number is a float64 in a file.
@@ -66,3 +67,14 @@ def test_random_programs_give_what_eager_gives(seed: int) -> None:
     program = programs.drawn(source)
     found = programs.outcome(program, source)
     assert found.kind in ("right", "refused", "runs where eager refuses"), f"{found.text}\n{program.text()}"
+
+
+def test_calls_that_are_drawn_by_schemas_give_what_eager_gives() -> None:
+    drawn = benchmark("operator_calls")
+    found = []
+    for operator in itertools.islice(drawn.operators(()), 3, None, STEP_OF_CALLS):
+        torch.manual_seed(0)
+        for call in drawn.calls(operator, 3, 200, random.Random(str(operator)), lambda line: None):
+            found.append((str(call), *drawn.outcome(call)))
+    assert sum(kind == "right" for _, kind, _ in found) > 40
+    assert [told for told in found if told[1] not in {"right", "refused", "stops in torch.export"}] == []

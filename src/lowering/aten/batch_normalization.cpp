@@ -23,11 +23,15 @@ BatchNorm batch_norm_of(LoweringContext& ctx, std::size_t epsilon) {
           ctx.number(epsilon)};
 }
 
+/// torch takes a single axis as well, if it is empty, and gives the input back (Normalization.cpp, 2.11 to 2.13).
+bool has_no_channels(LoweringContext& ctx, const BatchNorm& norm) { return ctx.rank(norm.x) < 2; }
+
 Value* channels_filled(LoweringContext& ctx, Value* vector, Value* x, double number) {
   return vector ? ctx.cast(vector, x->dtype()) : ctx.filled({size_of(ctx, x, 1)}, ctx.number_like(number, x));
 }
 
 Value* with_running_statistics(LoweringContext& ctx, const BatchNorm& norm) {
+  if (has_no_channels(ctx, norm)) return norm.x;
   Value* scale = channels_filled(ctx, ctx.find_input(1), norm.x, 1);
   Value* bias = channels_filled(ctx, ctx.find_input(2), norm.x, 0);
   if (!holds(norm.x->dtype(), norm.epsilon)) {
@@ -63,9 +67,16 @@ Value* unbiased(LoweringContext& ctx, Value* variance, Value* x) {
   return ctx.op("Mul", {variance, factor});
 }
 
+/// In evaluation the saved statistics are empty tensors.
+std::vector<Value*> evaluated(LoweringContext& ctx, const BatchNorm& norm) {
+  Value* none = ctx.filled({0}, ctx.number_like(0, norm.x));
+  return {with_running_statistics(ctx, norm), none, none, norm.mean, norm.variance};
+}
+
 /// Outputs of the native variants: result, mean and inverse deviation of the batch, then the new running statistics
 /// where the variant gives them back.
 std::vector<Value*> trained(LoweringContext& ctx, const BatchNorm& norm, double momentum) {
+  if (has_no_channels(ctx, norm)) return evaluated(ctx, norm);
   const auto axes = axes_but_channels(ctx, norm.x);
   const Moments statistics = moments(ctx, norm.x, axes);
   Value* mean = ctx.squeeze(statistics.mean, axes);
@@ -78,12 +89,6 @@ std::vector<Value*> trained(LoweringContext& ctx, const BatchNorm& norm, double 
   return outputs;
 }
 
-/// In evaluation the saved statistics are empty tensors.
-std::vector<Value*> evaluated(LoweringContext& ctx, const BatchNorm& norm) {
-  Value* none = ctx.filled({0}, ctx.number_like(0, norm.x));
-  return {with_running_statistics(ctx, norm), none, none, norm.mean, norm.variance};
-}
-
 void give(LoweringContext& ctx, std::vector<Value*> outputs) {
   outputs.resize(ctx.node().output_count(), nullptr);
   ctx.results(outputs);
@@ -92,7 +97,7 @@ void give(LoweringContext& ctx, std::vector<Value*> outputs) {
 void lower_batch_norm(LoweringContext& ctx) {
   const BatchNorm norm = batch_norm_of(ctx, 7);
   const bool uses_batch = ctx.flag(5) || norm.mean == nullptr;
-  if (!uses_batch) return ctx.result(with_running_statistics(ctx, norm));
+  if (!uses_batch || has_no_channels(ctx, norm)) return ctx.result(with_running_statistics(ctx, norm));
   ctx.result(with_batch_statistics(ctx, norm, moments(ctx, norm.x, axes_but_channels(ctx, norm.x))));
 }
 

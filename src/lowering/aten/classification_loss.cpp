@@ -217,11 +217,10 @@ void lower_multilabel_margin_loss(LoweringContext& ctx) {
   Value* safe = ctx.op("Max", {target, ctx.constant(0, DType::kInt64)});
   Value* is_same = ctx.op("Equal", {ctx.unsqueeze(target, {2}), range(ctx, size_of(ctx, x, 1))});
   Value* is_target = ctx.cast(ctx.op("And", {is_same, listed}), x->dtype());
-  Value* others = ctx.op("Sub", {ctx.number_like(1, x), ctx.reduce("ReduceMax", is_target, {1}, true)});
+  Value* is_other = ctx.op("Equal", {ctx.reduce("ReduceMax", is_target, {1}, true), ctx.number_like(0, x)});
   Value* picked = ctx.unsqueeze(ctx.op("GatherElements", {x, safe}, {{"axis", 1}}), {2});
   Value* gap = ctx.op("Sub", {ctx.unsqueeze(x, {1}), ctx.op("Sub", {picked, ctx.number_like(1, x)})});
-  Value* hinge = ctx.op("Mul", {hinged(ctx, gap), others});
-  Value* counted = ctx.where(listed, hinge, ctx.number_like(0, x));
+  Value* counted = ctx.where(ctx.op("And", {listed, is_other}), hinged(ctx, gap), ctx.number_like(0, x));
   Value* losses = ctx.reduce("ReduceSum", counted, {1}, false);
   ctx.result(mean_over_classes(ctx, losses, static_cast<Reduction>(ctx.integer(2))));
 }

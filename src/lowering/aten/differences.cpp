@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
@@ -56,12 +58,15 @@ void lower_diff(LoweringContext& ctx) {
 /// Whether argument 1 holds the places of the elements, rather than the distance of neighbours.
 bool has_places(LoweringContext& ctx) { return ctx.is_value(1) && !ctx.input(1)->type().is_scalar; }
 
-/// The distances of neighbours, from their places.
+/// The distances of neighbours, from their places. The axis counts from the front of whichever has more axes.
 Value* widths(LoweringContext& ctx, std::int64_t axis) {
   Value* places = ctx.input(1);
-  const std::size_t rank = ctx.rank(ctx.input(0));
-  if (ctx.rank(places) == 1) return along(ctx, differences(ctx, places, 0), axis, rank);
-  return differences(ctx, places, axis + static_cast<std::int64_t>(ctx.rank(places)) - static_cast<std::int64_t>(rank));
+  const auto rank = static_cast<std::int64_t>(ctx.rank(ctx.input(0)));
+  const auto rank_of_places = static_cast<std::int64_t>(ctx.rank(places));
+  if (rank_of_places == 1) return along(ctx, differences(ctx, places, 0), axis, static_cast<std::size_t>(rank));
+  const std::int64_t missing = std::max<std::int64_t>(rank - rank_of_places, 0);
+  ctx.require(axis >= missing, "the places have no such axis");
+  return differences(ctx, places, axis - missing);
 }
 
 /// Both heights of each pair of neighbours added up, times their distance if places give it. Integers wrap round in

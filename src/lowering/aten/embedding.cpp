@@ -58,7 +58,8 @@ Value* checked_offsets(LoweringContext& ctx, Value* indices) {
   return stops_unless(ctx, ctx.op("And", {begins, fits}), offsets);
 }
 
-Bags bags_of(LoweringContext& ctx) {
+/// `padding`: int64 of rank 0, the index of rows that do not count; null: all do.
+Bags bags_of(LoweringContext& ctx, Value* padding) {
   Value* indices = ctx.input(1);
   Value* offsets = checked_offsets(ctx, indices);
   const bool includes_last = ctx.flag(7);
@@ -68,11 +69,7 @@ Bags bags_of(LoweringContext& ctx) {
   Bags bags{ctx.gather(ctx.input(0), indices, 0), bag_ids(ctx, offsets, indices), nullptr,
             includes_last ? subtract(ctx, offset_count, 1) : offset_count};
   if (includes_last) bags.is_summed = ctx.op("Less", {range(ctx, size_of(ctx, indices, 0)), end});
-  const std::int64_t padding = ctx.has(8) ? ctx.integer(8) : -1;
-  if (padding >= 0) {
-    Value* is_padding = ctx.op("Equal", {indices, ctx.number_like(static_cast<double>(padding), indices)});
-    bags.is_counted = ctx.op("Not", {is_padding});
-  }
+  if (padding) bags.is_counted = ctx.op("Not", {ctx.op("Equal", {indices, ctx.cast(padding, indices->dtype())})});
   return bags;
 }
 
@@ -135,10 +132,24 @@ Value* reduce_bags(LoweringContext& ctx, const Bags& bags, Mode mode) {
 }
 
 /// The outputs behind the first serve the backward pass.
-void lower_embedding_bag(LoweringContext& ctx) {
+void give_bags(LoweringContext& ctx, Value* padding) {
   std::vector<Value*> outputs(ctx.node().output_count(), nullptr);
-  outputs.front() = reduce_bags(ctx, bags_of(ctx), static_cast<Mode>(ctx.integer(4)));
+  outputs.front() = reduce_bags(ctx, bags_of(ctx, padding), static_cast<Mode>(ctx.integer(4)));
   ctx.results(outputs);
+}
+
+/// A negative `padding_idx` is none.
+void lower_embedding_bag(LoweringContext& ctx) {
+  const std::int64_t padding = ctx.has(8) ? ctx.integer(8) : -1;
+  give_bags(ctx, padding >= 0 ? ctx.constant(padding, DType::kInt64) : nullptr);
+}
+
+/// Here alone a negative `padding_idx` counts from the end of the table, and None is none.
+void lower_embedding_bag_padding_idx(LoweringContext& ctx) {
+  if (!ctx.has(8)) return give_bags(ctx, nullptr);
+  const std::int64_t padding = ctx.integer(8);
+  Value* index = ctx.constant(padding, DType::kInt64);
+  give_bags(ctx, padding < 0 ? ctx.op("Add", {index, ctx.dim_scalar(ctx.input(0), 0)}) : index);
 }
 
 // ------------------------------------------------------------------------------------------------ max_norm
@@ -159,9 +170,9 @@ void lower_embedding_renorm(LoweringContext& ctx) {
 
 void populate_embedding(LoweringTable& table) {
   table.add("aten.embedding.default", lower_embedding);
-  table.add({"aten.embedding_bag.default", "aten.embedding_bag.padding_idx", "aten._embedding_bag.default",
-             "aten._embedding_bag_forward_only.default"},
+  table.add({"aten.embedding_bag.default", "aten._embedding_bag.default", "aten._embedding_bag_forward_only.default"},
             lower_embedding_bag);
+  table.add("aten.embedding_bag.padding_idx", lower_embedding_bag_padding_idx);
   table.add("aten.embedding_renorm.default", lower_embedding_renorm);
   table.add_complex({"aten.embedding.default"}, separate_each);
 }

@@ -64,34 +64,41 @@ void lower_ormqr(LoweringContext& ctx) {
 
 // ------------------------------------------------------------------------------------------------ the exponential
 
-/// How often the greatest of the matrices must be halved until its norm is at most 1; int64 of rank 0.
+/// How often each matrix must be halved until its norm is at most 1; float64 [..., 1, 1]. One that has NaN or infinite
+/// elements stays as it is.
 Value* halvings(LoweringContext& ctx, Value* a) {
   const auto rank = static_cast<std::int64_t>(ctx.rank(a));
-  Value* sums = ctx.reduce("ReduceSum", ctx.op("Abs", {a}), {rank - 2}, false);
-  Value* flat = ctx.concat({ctx.reshape(sums, {Size(-1)}), ctx.filled({1}, ctx.constant(1, DType::kFloat64))}, 0);
-  Value* norm = ctx.reduce("ReduceMax", flat, {0}, false);
-  norm = ctx.op("Min", {norm, ctx.constant(1e18, DType::kFloat64)});
+  Value* sums = ctx.reduce("ReduceSum", ctx.op("Abs", {a}), {rank - 2}, true);
+  Value* least = ctx.filled(with_sizes(batch_sizes(ctx, a), {1, 1}), ctx.constant(1, DType::kFloat64));
+  Value* norm = ctx.reduce("ReduceMax", ctx.concat({sums, least}, rank - 1), {rank - 1}, true);
+  norm = ctx.where(ctx.op("Less", {norm, ctx.constant(1e300, DType::kFloat64)}), norm, least);
   Value* logarithm = ctx.op("Div", {ctx.op("Log", {norm}), ctx.op("Log", {ctx.constant(2, DType::kFloat64)})});
-  return ctx.cast(ctx.op("Ceil", {logarithm}), DType::kInt64);
+  return ctx.op("Ceil", {logarithm});
+}
+
+/// The greatest of the numbers and zero; int64 of rank 0.
+Value* greatest_count(LoweringContext& ctx, Value* counts) {
+  Value* flat = ctx.concat({ctx.reshape(counts, {Size(-1)}), ctx.filled({1}, ctx.constant(0, DType::kFloat64))}, 0);
+  return ctx.cast(ctx.reduce("ReduceMax", flat, {0}, false), DType::kInt64);
 }
 
 /// exp(A) = exp(A / 2ˢ)^(2ˢ); Taylor's series for a norm of 1 is good to float64's digits after 18 terms.
 void lower_matrix_exp(LoweringContext& ctx) {
   Value* a = doubled(ctx, ctx.input(0));
-  Value* count = halvings(ctx, a);
-  Value* power = ctx.op("Pow", {ctx.constant(2, DType::kFloat64), ctx.cast(count, DType::kFloat64)});
-  Value* scaled = ctx.op("Div", {a, power});
+  Value* counts = halvings(ctx, a);
+  Value* scaled = ctx.op("Div", {a, ctx.op("Pow", {ctx.constant(2, DType::kFloat64), counts})});
   Value* identity = identity_like(ctx, ctx.sizes_of(a));
   const WriteStep add_term = [&](Value* iteration, const std::vector<Value*>& state) {
     Value* number = ctx.cast(ctx.op("Add", {iteration, ctx.constant(1, DType::kInt64)}), DType::kFloat64);
     Value* term = ctx.op("Div", {ctx.op("MatMul", {state[0], scaled}), number});
     return Step{{term, ctx.op("Add", {state[1], term})}};
   };
-  const WriteStep square = [&](Value*, const std::vector<Value*>& state) {
-    return Step{{ctx.op("MatMul", {state[0], state[0]})}};
+  const WriteStep square = [&](Value* iteration, const std::vector<Value*>& state) {
+    Value* is_open = ctx.op("Less", {ctx.cast(iteration, DType::kFloat64), counts});
+    return Step{{ctx.where(is_open, ctx.op("MatMul", {state[0], state[0]}), state[0])}};
   };
   Value* series = repeated(ctx, ctx.constant(18, DType::kInt64), {identity, identity}, add_term)[1];
-  ctx.result(repeated(ctx, count, {series}, square).front());
+  ctx.result(repeated(ctx, greatest_count(ctx, counts), {series}, square).front());
 }
 
 }  // namespace

@@ -37,17 +37,23 @@ Value* product_of_pivots(LoweringContext& ctx, Value* factors) {
   return ctx.reduce("ReduceProd", factors, {static_cast<std::int64_t>(ctx.rank(factors)) - 1}, false);
 }
 
-void finish(LoweringContext& ctx, std::vector<Value*> results, const Lu& lu) {
-  results.push_back(lu.packed);
-  results.push_back(as_torch_pivots(ctx, lu));
-  results.resize(ctx.node().output_count());  // the public operators give no factors
+constexpr const char* kFactorsAreOpen =
+    "its factors depend on how the matrix lies in memory; take those of torch.linalg.lu_factor";
+
+/// The factors behind the results of the internal operators are for gradients: those of the matrix or of its transpose,
+/// as it lies in memory (`_linalg_det` in BatchLinearAlgebra.cpp, torch 2.11 to 2.13).
+void finish(LoweringContext& ctx, std::vector<Value*> results) {
+  const ir::Node& node = ctx.node();
+  for (std::size_t i = results.size(); i < node.output_count(); ++i)
+    ctx.require(node.output(i).is_unused(), kFactorsAreOpen);
+  results.resize(node.output_count(), nullptr);
   ctx.results(results);
 }
 
 void lower_det(LoweringContext& ctx) {
   const Lu lu = lu_factors(ctx, doubled(ctx, ctx.input(0)));
   Value* product = product_of_pivots(ctx, main_diagonal(ctx, lu.packed));
-  finish(ctx, {ctx.op("Mul", {product, permutation_sign(ctx, lu.pivots)})}, lu);
+  finish(ctx, {ctx.op("Mul", {product, permutation_sign(ctx, lu.pivots)})});
 }
 
 struct SignedLogarithm {
@@ -65,7 +71,7 @@ SignedLogarithm log_determinant(LoweringContext& ctx, const Lu& lu) {
 void lower_slogdet(LoweringContext& ctx) {
   const Lu lu = lu_factors(ctx, doubled(ctx, ctx.input(0)));
   const SignedLogarithm found = log_determinant(ctx, lu);
-  finish(ctx, {found.sign, found.logarithm}, lu);
+  finish(ctx, {found.sign, found.logarithm});
 }
 
 /// log(1) is zero, log(-1) NaN.
@@ -127,9 +133,10 @@ void lower_solve_ex(LoweringContext& ctx) {
   const Lu lu = lu_factors(ctx, system.a);
   Value* x = as_given(ctx, system, solved(ctx, lu, system.b));
   Value* info = singular_at(ctx, lu.packed);
-  const bool gives_factors = ctx.node().output_count() == 4;
-  ctx.results(gives_factors ? std::vector<Value*>{x, lu.packed, as_torch_pivots(ctx, lu), info}
-                            : std::vector<Value*>{x, info});
+  const ir::Node& node = ctx.node();
+  if (node.output_count() == 2) return ctx.results({x, info});
+  ctx.require(node.output(1).is_unused() && node.output(2).is_unused(), kFactorsAreOpen);
+  ctx.results({x, nullptr, nullptr, info});
 }
 
 void lower_inv_ex(LoweringContext& ctx) {

@@ -31,7 +31,7 @@ Value* layer_norm(LoweringContext& ctx, const std::vector<std::int64_t>& axes, d
   Value* x = ctx.input(0);
   Value* weight = ctx.find_input(2);
   Value* bias = ctx.find_input(3);
-  if (!holds(x->dtype(), epsilon)) {
+  if (!holds(x->dtype(), epsilon) || axes.empty()) {
     Value* y = standardized(ctx, x, moments(ctx, x, axes), epsilon);
     if (weight) y = ctx.op("Mul", {y, weight});
     return bias ? ctx.op("Add", {y, bias}) : y;
@@ -67,7 +67,7 @@ double rms_epsilon(LoweringContext& ctx, std::size_t argument) {
 /// 1 / sqrt(mean(x^2) + epsilon)
 Value* inverse_rms(LoweringContext& ctx, Value* x, const std::vector<std::int64_t>& axes, double epsilon) {
   Value* square = ctx.op("Pow", {x, ctx.number_like(2, x)});
-  return inverse_root(ctx, ctx.reduce("ReduceMean", square, axes, true), epsilon);
+  return inverse_root(ctx, mean_over(ctx, square, axes), epsilon);
 }
 
 /// RMSNormalization came with opset 23. Of a weight of another dtype its result has that one, torch's the wider one.
@@ -77,7 +77,7 @@ bool has_rms_operator(LoweringContext& ctx, const Value* weight) {
 
 Value* rms_norm(LoweringContext& ctx, const std::vector<std::int64_t>& axes, double epsilon) {
   Value* weight = ctx.find_input(2);
-  if (has_rms_operator(ctx, weight) && holds(ctx.input(0)->dtype(), epsilon)) {
+  if (has_rms_operator(ctx, weight) && holds(ctx.input(0)->dtype(), epsilon) && !axes.empty()) {
     return ctx.op("RMSNormalization", {ctx.input(0), weight}, {{"axis", axes.front()}, {"epsilon", epsilon}});
   }
   Value* x = ctx.widened(ctx.input(0));
@@ -203,7 +203,7 @@ void lower_renorm(LoweringContext& ctx) {
 
 /// The norm of each slice of the weight's direction; -1 stands for one norm of the whole.
 Value* direction_norm(LoweringContext& ctx, Value* direction, std::int64_t axis) {
-  return ctx.reduce("ReduceL2", ctx.widened(direction), all_axes_but(ctx, direction, axis), true);
+  return p_norm(ctx, ctx.widened(direction), 2, all_axes_but(ctx, direction, axis));
 }
 
 Value* normed_weight(LoweringContext& ctx, Value* norm) {
@@ -220,9 +220,12 @@ void lower_weight_norm_interface(LoweringContext& ctx) {
   ctx.results({normed_weight(ctx, norm), norm});
 }
 
+/// -1 stands for one norm of the whole, of rank 0.
 void lower_norm_except_dim(LoweringContext& ctx) {
   Value* x = ctx.widened(ctx.input(0));
-  ctx.result(p_norm(ctx, x, ctx.number(1), all_axes_but(ctx, x, ctx.integer(2))));
+  const auto axes = all_axes_but(ctx, x, ctx.integer(2));
+  Value* norm = p_norm(ctx, x, ctx.number(1), axes);
+  ctx.result(ctx.integer(2) == -1 ? ctx.squeeze(norm, axes) : norm);
 }
 
 }  // namespace

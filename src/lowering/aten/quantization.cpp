@@ -135,13 +135,32 @@ DType holder_of(LoweringContext& ctx, std::int64_t low, std::int64_t high) {
   return DType::kInt32;
 }
 
+/// A zero point of floats is added before the sum is rounded, one of integers behind
+/// (`fake_quant_per_channel_cachemask_cpu`, torch 2.11 to 2.13).
+Value* on_grid_of_floats(LoweringContext& ctx, const Grid& grid, std::int64_t low, std::int64_t high) {
+  const std::size_t rank = ctx.rank(ctx.input(0));
+  Value* scale = spread(ctx, grid, grid.scale, rank);
+  Value* zero_point = spread(ctx, grid, ctx.cast(ctx.input(2), DType::kFloat32), rank);
+  Value* steps = ctx.op("Mul", {ctx.cast(ctx.input(0), DType::kFloat32), ctx.op("Reciprocal", {scale})});
+  Value* whole = ctx.op("Round", {ctx.op("Add", {steps, zero_point})});
+  const auto limit = [&](std::int64_t number) { return ctx.constant(static_cast<double>(number), DType::kFloat32); };
+  Value* kept = ctx.op("Clip", {whole, limit(low), limit(high)});
+  return ctx.op("Mul", {ctx.op("Sub", {kept, zero_point}), scale});
+}
+
 /// The tensor on its grid, and whether each element was within the range, which only gradients need.
 void give_fake(LoweringContext& ctx, const Grid& grid, std::size_t first) {
   Value* x = ctx.input(0);
   const std::int64_t low = ctx.integer(first);
   const std::int64_t high = ctx.integer(first + 1);
-  Value* whole = quantized(ctx, x, grid, {low, high, holder_of(ctx, low, high)});
-  std::vector<Value*> results = {ctx.cast(dequantized(ctx, whole, grid), x->dtype())};
+  const Value* zero_point = grid.axis ? ctx.find_input(2) : nullptr;
+  Value* y = nullptr;
+  if (zero_point && is_floating(zero_point->dtype())) {
+    y = on_grid_of_floats(ctx, grid, low, high);
+  } else {
+    y = dequantized(ctx, quantized(ctx, x, grid, {low, high, holder_of(ctx, low, high)}), grid);
+  }
+  std::vector<Value*> results = {ctx.cast(y, x->dtype())};
   if (ctx.node().output_count() == 2) {
     ctx.require(ctx.node().output(1).is_unused(), "the mask of gradients has no ONNX form");
     results.push_back(nullptr);

@@ -22,10 +22,19 @@ void lower_prod_dim(LoweringContext& ctx) { ctx.result(product(ctx, as_output(ct
 void lower_mean(LoweringContext& ctx) { ctx.result(mean(ctx, as_output(ctx), all_axes())); }
 void lower_mean_dim(LoweringContext& ctx) { ctx.result(mean(ctx, as_output(ctx), reduced_axes(ctx, 1))); }
 
+/// For `any` and `all` alone torch takes an empty list for no axis, and None for all of them.
+bool goes_over_no_axis(LoweringContext& ctx) { return ctx.has(1) && ctx.integers(1).empty(); }
+
 void lower_any(LoweringContext& ctx) { ctx.result(any_true(ctx, ctx.input(0), all_axes())); }
-void lower_any_dim(LoweringContext& ctx) { ctx.result(any_true(ctx, ctx.input(0), reduced_axes(ctx, 1))); }
+void lower_any_dim(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  ctx.result(goes_over_no_axis(ctx) ? as_bool(ctx, x) : any_true(ctx, x, reduced_axes(ctx, 1)));
+}
 void lower_all(LoweringContext& ctx) { ctx.result(all_true(ctx, ctx.input(0), all_axes())); }
-void lower_all_dim(LoweringContext& ctx) { ctx.result(all_true(ctx, ctx.input(0), reduced_axes(ctx, 1))); }
+void lower_all_dim(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  ctx.result(goes_over_no_axis(ctx) ? as_bool(ctx, x) : all_true(ctx, x, reduced_axes(ctx, 1)));
+}
 
 Value* nonzero_count(LoweringContext& ctx, const std::vector<std::int64_t>& axes) {
   Value* flags = ctx.cast(ctx.cast(ctx.input(0), DType::kBool), DType::kInt64);

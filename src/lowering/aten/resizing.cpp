@@ -62,6 +62,20 @@ bool has_factors(const Target& target) {
   return std::ranges::all_of(target.factors, [](const auto& factor) { return factor.has_value(); });
 }
 
+/// Whether the sizes asked for are those that the factors make, as far as both are known, and all axes have a factor or
+/// none. The overloads without a name take any sizes and factors; what is given of these sets the positions then.
+bool has_sizes_of_factors(LoweringContext& ctx, const Target& target) {
+  const bool has_some = std::ranges::any_of(target.factors, [](const auto& factor) { return factor.has_value(); });
+  if (has_some && !has_factors(target)) return false;
+  for (std::size_t i = 0; i < target.spatial(); ++i) {
+    const auto from = size_of(ctx, target.x, static_cast<std::int64_t>(i) + 2).number();
+    const auto to = target.sizes[i].number();
+    const auto& factor = target.factors[i];
+    if (from && to && factor && static_cast<std::int64_t>(static_cast<double>(*from) * *factor) != *to) return false;
+  }
+  return true;
+}
+
 // ------------------------------------------------------------------------------------------------ nearest
 
 enum class Rounding { kFloor, kHalfPixel };
@@ -180,7 +194,7 @@ Value* resize(LoweringContext& ctx, const Target& target, KeptAxis kept, ir::Att
 
 Value* nearest(LoweringContext& ctx, const Target& target, Rounding rounding) {
   const bool is_exact = has_factors(target) && std::ranges::all_of(target.factors, is_power_of_two) &&
-                        has_kernel(ctx.target(), "Resize", target.x->dtype());
+                        has_sizes_of_factors(ctx, target) && has_kernel(ctx.target(), "Resize", target.x->dtype());
   if (!is_exact) return gather_nearest(ctx, target, rounding);
   return resize(ctx, target, KeptAxis::kStays,
                 {{"mode", std::string("nearest")},
@@ -222,6 +236,15 @@ bool may_be_left(LoweringContext& ctx, const Target& target, Filter filter) {
   return true;
 }
 
+/// A signal as a picture of one row: onnxruntime's linear kernel takes three axes for a volume, and adds what it reads
+/// of the next sample and channel times zero, which is NaN where that is infinite or NaN (1.31).
+Target as_picture(LoweringContext& ctx, Target target) {
+  target.x = ctx.unsqueeze(target.x, {2});
+  target.sizes.insert(target.sizes.begin(), Size(1));
+  if (has_factors(target)) target.factors.insert(target.factors.begin(), 1.0);
+  return target;
+}
+
 /// Axis by axis, the last one first, as torch goes.
 Value* interpolated_in_double(LoweringContext& ctx, const Target& target, const InterpolationOptions& options) {
   Value* y = ctx.cast(target.x, DType::kFloat64);
@@ -234,13 +257,15 @@ void lower_interpolation(LoweringContext& ctx, const Target& target, std::string
   const bool is_of_bytes = target.x->dtype() == DType::kUint8;  // torch has no kernel for other integers
   const bool is_antialiased = filter == Filter::kAntialias;
   if (is_of_bytes || lacks_double(ctx, "Resize", target.x->dtype()) || (is_antialiased && ctx.flag(2)) ||
-      (mode == "cubic" && may_be_left(ctx, target, filter))) {
+      (mode == "cubic" && may_be_left(ctx, target, filter)) || !has_sizes_of_factors(ctx, target)) {
     const Kernel kernel = mode == "linear" ? Kernel::kLinear : Kernel::kCubic;
     return ctx.result(interpolated_in_double(ctx, target, {kernel, ctx.flag(2), is_antialiased, is_of_bytes}));
   }
   // But for plain cubic kernels torch leaves an axis that keeps its size, whatever the factor.
   const KeptAxis kept = mode == "cubic" && filter == Filter::kPlain ? KeptAxis::kMoves : KeptAxis::kStays;
-  ctx.result(resize(ctx, target, kept, interpolation(ctx, mode, filter)));
+  const bool is_signal = target.spatial() == 1;
+  Value* y = resize(ctx, is_signal ? as_picture(ctx, target) : target, kept, interpolation(ctx, mode, filter));
+  ctx.result(is_signal ? ctx.squeeze(y, {2}) : y);
 }
 
 void lower_linear(LoweringContext& ctx) { lower_interpolation(ctx, sized_target(ctx), "linear", Filter::kPlain); }

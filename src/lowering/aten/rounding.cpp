@@ -18,7 +18,7 @@ void lower_floor(LoweringContext& ctx) { lower_as(ctx, "Floor"); }
 void lower_round(LoweringContext& ctx) { lower_as(ctx, "Round"); }  // half to even, in ONNX as in torch
 
 void lower_round_decimals(LoweringContext& ctx) {
-  const std::int64_t decimals = ctx.integer(1);
+  const std::int64_t decimals = ctx.has(1) ? ctx.integer(1) : 0;
   if (decimals == 0 || !is_floating(ctx.input(0)->dtype())) return lower_round(ctx);
   Value* x = ctx.widened(ctx.input(0));
   Value* scale = ctx.number_like(std::pow(10.0, static_cast<double>(std::abs(decimals))), x);
@@ -41,8 +41,8 @@ void lower_frac(LoweringContext& ctx) {
 void populate_rounding(LoweringTable& table) {
   table.add("aten.ceil.default", lower_ceil);
   table.add("aten.floor.default", lower_floor);
-  table.add({"aten.round.default", "aten.special_round.default"}, lower_round);
-  table.add("aten.round.decimals", lower_round_decimals);
+  table.add("aten.round.default", lower_round);
+  table.add({"aten.round.decimals", "aten.special_round.default"}, lower_round_decimals);
   table.add({"aten.trunc.default", "aten.fix.default"}, lower_trunc);
   table.add("aten.frac.default", lower_frac);
 }

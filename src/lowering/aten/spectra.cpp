@@ -136,7 +136,8 @@ void pseudo_inverse(LoweringContext& ctx, const Bounds& bounds, bool is_hermitia
   Value* squares = ctx.op("Mul", {found.lengths, found.lengths});
   Value* safe = ctx.where(is_kept, squares, ctx.constant(1, DType::kFloat64));
   Value* weights = kept_where(ctx, is_kept, ctx.op("Reciprocal", {safe}));
-  Value* weighted = ctx.op("Mul", {found.v, ctx.unsqueeze(weights, {rank - 2})});
+  const auto before_last = static_cast<std::int64_t>(ctx.rank(weights)) - 1;  // bounds may have more axes
+  Value* weighted = ctx.op("Mul", {found.v, ctx.unsqueeze(weights, {before_last})});
   ctx.result(ctx.op("MatMul", {weighted, matrix_transposed(ctx, found.columns)}));
 }
 

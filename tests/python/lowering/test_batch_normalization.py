@@ -6,6 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from called import CalledWithAll
+from exportguard import to_onnx
+
 if TYPE_CHECKING:
     from conftest import Check
 
@@ -56,3 +59,16 @@ def test_native_batch_norm_moves_the_running_statistics(check: Check) -> None:
         lambda x, w, b, m, v: native(x, w, b, m, v, True, 0.1, 1e-5),
         [torch.randn(2, 3, 4), torch.rand(3), torch.rand(3), torch.rand(3), torch.rand(3)],
     )
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_single_axis_that_is_empty_stays_as_it_is(training: bool) -> None:
+    """What `batch_norm` gives back, and what the native operator of its program would refuse."""
+
+    def function(x: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        return nn.functional.batch_norm(x, mean.clone(), variance.clone(), training=training)
+
+    given = torch.zeros(0), torch.zeros(0), torch.ones(0)
+    model = to_onnx(torch.export.export(CalledWithAll(function), given))
+    (got,) = model.run({value.name: x for value, x in zip(model.inputs, given, strict=True)}).values()
+    assert got.shape == function(*given).shape == (0,)

@@ -89,3 +89,10 @@ def test_an_integral_of_even_steps_adds_all_heights_and_takes_half_of_the_ends(
         [heights(3, 5)],
         others=[[heights(4, 9)], [heights(1, 2)], [heights(2, 1)]],
     )
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("sizes", [(3,), (3, 2), (3, 1, 2), (3, 4, 1)])
+def test_places_of_more_axes_than_the_heights(sizes: tuple[int, ...], axis: int, check: Check) -> None:
+    """The axis is the heights', counted from the front of the places."""
+    check(lambda y, x: torch.trapezoid(y, x, dim=axis), [floats(3), floats(*sizes)])

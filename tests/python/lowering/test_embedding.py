@@ -69,3 +69,16 @@ def test_what_bags_have_for_gradients_alone_stops_no_export(mode: str) -> None:
         given = example[0], torch.tensor(offsets)
         (got,) = model.run({value.name: x for value, x in zip(model.inputs, given, strict=True)}).values()
         torch.testing.assert_close(got, bags(*given).detach())
+
+
+@pytest.mark.parametrize("padding", [-1, -3, 4, 0, None])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_negative_padding_of_bags_counts_from_the_end_of_the_table(
+    mode: str, padding: int | None, check: Check
+) -> None:
+    """Of this overload alone, which `torch.export` records; the others have -1 for none."""
+    check(
+        lambda i, w, o: functional.embedding_bag(i, w, o, mode=mode, padding_idx=padding),
+        [torch.tensor([4, 1, 1, 0, 4, 4]), torch.rand(5, 3), torch.tensor([0, 3])],
+        others=[[torch.tensor([2, 4, 3, 0, 4, 0, 4]), torch.rand(5, 3), torch.tensor([0, 3, 5])]],
+    )

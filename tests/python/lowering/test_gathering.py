@@ -46,3 +46,9 @@ CASES: dict[str, Case] = {
 def test_equals_eager(name: str, check: Check) -> None:
     function, inputs, others = CASES[name]
     check(function, inputs, others=others)
+
+
+@pytest.mark.parametrize("sizes", [(0,), (2, 0)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64], ids=str)
+def test_an_empty_index_may_be_of_any_dtype_and_rank(sizes: tuple[int, ...], dtype: torch.dtype, check: Check) -> None:
+    check(lambda x, i: x.gather(0, i), [floats(5), torch.zeros(sizes, dtype=dtype)])

@@ -6,6 +6,8 @@ import pytest
 import torch
 from tensors import Case, floats
 
+from exportguard.errors import LoweringError
+
 if TYPE_CHECKING:
     from conftest import Check
 
@@ -82,3 +84,18 @@ def test_equals_eager(name: str, check: Check) -> None:
 def test_a_large_system_is_as_exact_as_eager(check: Check) -> None:
     x = floats(60, 60).double()
     check(lambda a, b: a @ torch.linalg.solve(a, b), [x, floats(60, 3).double()])
+
+
+@pytest.mark.parametrize("place", range(9))
+def test_a_nan_of_a_matrix_is_not_lost_among_its_pivots(place: int, check: Check) -> None:
+    matrix = torch.tensor([[4.0, 1, 2], [1, 5, 3], [2, 3, 6]])
+    matrix.view(-1)[place] = float("nan")
+    check(lambda a: (torch.linalg.det(a), torch.linalg.inv(a), torch.linalg.solve(a, torch.ones(3))), [matrix])
+
+
+@pytest.mark.parametrize("name", ["_linalg_det", "_linalg_slogdet", "_linalg_solve_ex"])
+def test_factors_that_depend_on_memory_are_refused(name: str, check: Check) -> None:
+    operator = getattr(torch.ops.aten, name).default
+    others = (floats(3, 3),) if name == "_linalg_solve_ex" else ()
+    with pytest.raises(LoweringError, match="lies in memory"):
+        check(lambda *given: operator(*given), [floats(3, 3), *others])

@@ -102,3 +102,16 @@ def test_renorm(order: float, check: Check) -> None:
 def test_weight_norm(check: Check) -> None:
     check(torch.nn.utils.parametrizations.weight_norm(nn.Linear(3, 4)), [torch.randn(2, 3)])
     check(torch.nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 4, 2), dim=2), [torch.randn(2, 3, 5)])
+
+
+def test_a_number_is_normalized_over_no_axis(check: Check) -> None:
+    check(lambda x, w: torch.ops.aten._fused_rms_norm(x, [], w, 0.5)[0], [torch.tensor(3.0), torch.tensor(2.0)])
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3])
+def test_a_vector_has_norms_over_no_axis(p: int, check: Check) -> None:
+    """A reduction over an empty list of axes goes over all of them."""
+    check(
+        lambda v, g: (torch.norm_except_dim(v, p, 0), torch.norm_except_dim(v, p, -1), torch._weight_norm(v, g, 0)),
+        [torch.tensor([3.0, -4, 0.5]), torch.tensor([1.0, 2, 3])],
+    )

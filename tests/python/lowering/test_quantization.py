@@ -117,3 +117,11 @@ def test_blocks_of_a_matrix(name: str, opset: int | None, torchao: torch.library
         return whole
 
     check(function, [torch.randint(-128, 128, (6, 12), dtype=torch.int8)], opset=opset)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32], ids=str)
+def test_zero_points_of_floats_are_added_before_rounding(dtype: torch.dtype, check: Check) -> None:
+    check(
+        lambda x, scale, zero: torch.fake_quantize_per_channel_affine(x, scale, zero, 1, -4, 7),
+        [2 * floats(3, 4), floats(4).abs() + 0.1, torch.tensor([0.4, 1, 0.5, -1.2]).to(dtype)],
+    )

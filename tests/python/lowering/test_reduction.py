@@ -118,3 +118,10 @@ def test_the_mean_over_an_axis_of_size_zero_is_nan(check: Check) -> None:
 def test_runs_in_the_oldest_and_the_newest_opset(opset: int, check: Check, numbers: Numbers) -> None:
     x = matrix(numbers(torch.float32).clamp(-20, 20))
     check(lambda x: [function(x) for function in (SUMS | EXTREMES | MEANS).values()], [x], opset=opset)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.float32], ids=str)
+def test_any_and_all_of_no_axis_ask_each_element(dtype: torch.dtype, check: Check) -> None:
+    """Other reductions take an empty list for all axes."""
+    x = torch.tensor([[0, 1], [1, 1]]).to(dtype)
+    check(lambda x: (x.any(dim=[]), x.all(dim=()), x.any(dim=None), torch.all(x, dim=[], keepdim=True)), [x])

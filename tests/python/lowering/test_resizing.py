@@ -150,3 +150,11 @@ def test_antialiased_with_aligned_corners(mode: str, check: Check) -> None:
         [torch.rand(1, 2, 7, 8)],
         others=[[torch.rand(1, 2, 9, 8)]],
     )
+
+
+@pytest.mark.parametrize("name", ["upsample_nearest2d", "upsample_bilinear2d", "_upsample_bilinear2d_aa"])
+def test_sizes_that_no_factor_makes_are_kept(name: str, check: Check) -> None:
+    """These take both; the factors set the positions alone."""
+    operator = getattr(torch.ops.aten, name).default
+    corners = () if name == "upsample_nearest2d" else (False,)
+    check(lambda x: (operator(x, [3, 4], *corners, 2.0, 0.5), operator(x, [3, 4], *corners, 0.7, None)), [image(2)])

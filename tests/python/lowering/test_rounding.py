@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from tensors import floats
 
 if TYPE_CHECKING:
     from conftest import Check, Numbers
@@ -31,3 +32,8 @@ def test_rounds(name: str, check: Check, numbers: Numbers) -> None:
 def test_frac_is_what_truncation_leaves(check: Check, numbers: Numbers) -> None:
     x = numbers(torch.float32)
     check(torch.frac, [x[~x.isinf()]])
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 3, -1])
+def test_the_special_function_rounds_to_decimals(decimals: int, check: Check) -> None:
+    check(lambda x: torch.special.round(x, decimals=decimals), [30 * floats(3, 4)])

@@ -79,3 +79,7 @@ def test_index_reduce(reduce: str, includes_self: bool, check: Check) -> None:
         return x.index_reduce(1, i, s, reduce, include_self=includes_self)
 
     check(reduced, [floats(4, 5), indices(0, 3, 0), floats(4, 3)])
+
+
+def test_an_empty_index_of_another_rank_writes_nothing(check: Check) -> None:
+    check(lambda x, i: x.scatter(0, i, -1.0), [floats(4), torch.zeros(4, 0, dtype=torch.int64)])

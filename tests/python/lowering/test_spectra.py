@@ -71,3 +71,8 @@ CASES: dict[str, Case] = {
 def test_equals_eager(name: str, check: Check) -> None:
     function, inputs, others = CASES[name]
     check(function, inputs, others=others)
+
+
+@pytest.mark.parametrize("sizes", [(2,), (2, 2), ()])
+def test_a_pseudo_inverse_for_each_bound(sizes: tuple[int, ...], check: Check) -> None:
+    check(lambda x, bound: torch.linalg.pinv(x, rtol=bound), [floats(3, 2), floats(*sizes).abs() / 9])

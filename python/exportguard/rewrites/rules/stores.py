@@ -37,7 +37,8 @@ class _Loops(Transformer):
 
 
 class _Elsewhere(Transformer):
-    """Outside of loops: a single index that is no constant. torch itself knows slices and several indices.
+    """Outside of loops: a single index that is no constant, and a slice that is stored into up to a variable bound. All
+    other slices, and several indices, torch itself knows.
 
     Where sizes stay symbolic one of several may be a list of as many numbers as a size says.
     """
@@ -51,11 +52,11 @@ class _Elsewhere(Transformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         self.generic_visit(node)
-        return Items().updated(node) if self._is_meant(node.target) and self._unit.keep(node) else node
+        return Items().updated(node) if self._is_stored(node, node.target) else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self.generic_visit(node)
-        return Items().stored(node) if self._is_meant(node.targets[0]) and self._unit.keep(node) else node
+        return Items().stored(node) if self._is_stored(node, node.targets[0]) else node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """`container.get(key, default)`"""
@@ -74,6 +75,13 @@ class _Elsewhere(Transformer):
         self._unit.note(node, "[…]")
         return Items().read(node)
 
+    def _is_stored(self, node: ast.stmt, target: ast.expr) -> bool:
+        has_bounds = _has_variable_bounds(target)
+        is_kept = (has_bounds or self._is_meant(target)) and self._unit.keep(node)
+        if is_kept and has_bounds:
+            self._unit.note(node, "[:] = …")
+        return is_kept
+
     def _is_meant(self, target: ast.expr) -> bool:
         parts = target.slice.elts if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Tuple) else []
         may_be_lists = self._unit.keeps_sizes and any(isinstance(part, ast.Name | ast.ListComp) for part in parts)
@@ -84,6 +92,12 @@ def _is_single(target: ast.expr) -> bool:
     if not isinstance(target, ast.Subscript) or isinstance(target.slice, ast.Slice | ast.Tuple):
         return False
     return not isinstance(target.slice, ast.Constant) and _may_be_tensor(target.slice)
+
+
+def _has_variable_bounds(target: ast.expr) -> bool:
+    parts = target.slice.elts if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Tuple) else None
+    parts = parts or ([target.slice] if isinstance(target, ast.Subscript) else [])
+    return any(isinstance(part, ast.Slice) and not _is_constant(part) for part in parts)
 
 
 def _may_be_tensor(index: ast.expr) -> bool:
