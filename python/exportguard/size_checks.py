@@ -11,7 +11,9 @@ from sympy.core.relational import Relational
 from torch.utils._sympy import functions
 
 from .axes.bound import Answer
+from .axes.expressions import Range
 from .axes.limits import Limit
+from .axes.monotone import sizes_that_break
 from .axes.regions import place_of
 
 _LARGEST = 200  # parts of one condition: to write it as "one of these, and one of those" may take as many squared
@@ -44,7 +46,7 @@ def size_checks(limits: Sequence[Limit], names: Sequence[str], has: Callable[[An
     and `has` tells which answers a file has."""
     found: dict[tuple[Relation, ...], SizeCheck] = {}
     for limit in limits:
-        holds = limit.settled(has)
+        holds = limit.settled(has).replace(lambda part: isinstance(part, Relational), _of_whole_numbers)
         parts = [part for part in sympy.And.make_args(holds) if _size_of(part) <= _LARGEST]
         for part in itertools.chain(*(sympy.And.make_args(sympy.to_cnf(part)) for part in parts)):
             relations = [_relation(one) for one in sympy.Or.make_args(part)]
@@ -52,6 +54,21 @@ def size_checks(limits: Sequence[Limit], names: Sequence[str], has: Callable[[An
             if len(any_of) == len(relations):
                 found[any_of] = SizeCheck(limit.told, any_of, _sizes(part, names))
     return [*found.values()]
+
+
+def _of_whole_numbers(condition: sympy.Basic) -> sympy.Basic:
+    """A relation of floats as the sizes at which it holds, `int(0.3 * float(n)) != 0` as `n > 3`, where it changes its
+    answer at few of them."""
+    if all(map(_is_whole, condition.args)) or len(condition.free_symbols) != 1:
+        return condition
+    (symbol,) = condition.free_symbols
+    breaking = sizes_that_break(condition, {symbol: Range(0, None)})
+    if breaking is None:
+        return condition
+    outside = [
+        sympy.Or(symbol < part.low, sympy.false if part.high is None else symbol > part.high) for part in breaking
+    ]
+    return sympy.And(*outside)
 
 
 def _size_of(condition: sympy.Basic) -> int:

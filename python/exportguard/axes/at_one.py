@@ -110,6 +110,8 @@ def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
         return _bound_of_operators_at(trace, sizes)
     outcome = trace.trial.outcome(trace.all_sizes(sizes))
     logger.debug("at %s, where %s is another one: %s", trace.told(sizes), changed.condition, outcome.value)
+    if outcome == Outcome.REFUSED and not changed.is_test:
+        return _bound_of_operators_at(trace, sizes)
     is_hidden = outcome == Outcome.AGREES and any(entry.is_hidden for entry in decided_differently(trace, sizes))
     if outcome == Outcome.AGREES and not is_hidden:
         wrong = wrong_beside(trace, sizes)
@@ -150,7 +152,7 @@ def _other_than_one(trace: Trace, symbol: sympy.Symbol) -> sympy.Basic:
 
 
 def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
-    """The model's own bound where no question of it has another answer, but an operator refuses a size of 1.
+    """The model's own bound where none of its own questions has another answer, but an operator refuses a size of 1.
 
     Windows of two entries do not fit on such an axis, and torch takes for granted that they do. It is tried where the
     model takes no time to run, and where none of its data may be the reason.

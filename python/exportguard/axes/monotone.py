@@ -1,13 +1,16 @@
 """Guards on expressions that only grow with each size, or only shrink: they are decided at the ends of the domain.
 
 The interval of an expression is computed operand by operand. Quotients by constants, sums, and products of what is
-never negative keep the direction in which their operands go; remainders keep none, but lie below their divisor.
+never negative keep the direction in which their operands go; remainders keep none, but lie below their divisor. So do
+whole parts of floats, `int(0.7 * float(n))`: an operation of floats is rounded, which turns no order round, and at the
+ends it is computed as Python does.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -43,8 +46,41 @@ def tendency(expression: sympy.Basic, domain: Domain) -> Tendency:
     if isinstance(expression, sympy.Symbol):
         ends = domain.get(expression, Range())
         return Tendency(ends.low, math.inf if ends.high is None else ends.high, 1)
-    rule = _RULES.get(type(expression).__name__)
+    name = type(expression).__name__
+    if name in _WHOLE_PARTS:
+        return _whole_part(_WHOLE_PARTS[name], _of_floats(expression.args[0], domain))
+    rule = _RULES.get(name)
     return _UNKNOWN if rule is None else rule([tendency(argument, domain) for argument in expression.args])
+
+
+def _of_floats(expression: sympy.Basic, domain: Domain) -> Tendency:
+    """As above, of what is computed with floats."""
+    if expression.is_Float:
+        return Tendency(float(expression), float(expression), 0)
+    name = type(expression).__name__
+    if name == "ToFloat":
+        whole = tendency(expression.args[0], domain)
+        return Tendency(float(whole.low), float(whole.high), whole.direction)
+    if name not in _OF_FLOATS:
+        return _UNKNOWN
+    of_operand = tendency if name == "IntTrueDiv" else _of_floats
+    a, b = (of_operand(argument, domain) for argument in expression.args)
+    return _operated(_OF_FLOATS[name], a, b)
+
+
+def _operated(compute: Callable[[_Number, _Number], _Number], a: Tendency, b: Tendency) -> Tendency:
+    """A sum of two that go in one direction, or a product with, or a quotient by, a constant above zero."""
+    if compute is operator.mul and a.direction == 0:
+        a, b = b, a
+    if compute is not operator.add and (b.direction != 0 or b.low <= 0):
+        return _UNKNOWN
+    low, high = compute(a.low, b.low), compute(a.high, b.high)
+    return _UNKNOWN if math.isnan(low + high) else Tendency(low, high, _direction_of((a, b)))
+
+
+def _whole_part(rounded: Callable[[float], int], of: Tendency) -> Tendency:
+    low, high = (end if math.isinf(end) else rounded(end) for end in (of.low, of.high))
+    return Tendency(low, high, of.direction)
 
 
 def always_holds(guard: sympy.Basic, domain: Domain) -> bool:
@@ -218,6 +254,20 @@ def _largest(parts: Sequence[Tendency]) -> Tendency:
 def _least(parts: Sequence[Tendency]) -> Tendency:
     return Tendency(min(part.low for part in parts), min(part.high for part in parts), _direction_of(parts))
 
+
+#: What torch 2.11 to 2.13, and `size_floats`, have for Python's operations of floats.
+_OF_FLOATS: dict[str, Callable[[_Number, _Number], _Number]] = {
+    "FloatProduct": operator.mul,
+    "FloatSum": operator.add,
+    "FloatTrueDiv": operator.truediv,
+    "IntTrueDiv": operator.truediv,
+}
+_WHOLE_PARTS: dict[str, Callable[[float], int]] = {
+    "CeilToInt": math.ceil,
+    "FloorToInt": math.floor,
+    "RoundToInt": round,
+    "TruncToInt": math.trunc,
+}
 
 _RULES: dict[str, Callable[[Sequence[Tendency]], Tendency]] = {
     "Add": _sum,

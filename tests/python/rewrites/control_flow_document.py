@@ -274,6 +274,7 @@ at the export, without any rewriting; what a call writes, and parameters, are da
 | `map`, `filter`, `list`, `tuple`, `sorted`, `[*rows]`, `reduce` and most of `itertools` | loops over rows |
 | `y[i], y[j] = y[j].clone(), y[i].clone()` | one assignment after the other, of what was computed before |
 | `layers[k]`, `{0: f, 1: g}[k]`, `scales[k]`, `counts[k] += 1` with a `k` of data | a look-up, or branches |
+| `y[:k] = 0`, `y[a:b] += 1` between bounds of data | a slice between symbolic numbers |
 | a `while` that fills a list, as with two pointers | a `while_loop` that counts its steps, and a `scan` |
 | `def rows(x): … yield row`, `(f(row) for row in x)` | one loop of its steps and of those of what goes through it |
 | `for part in x.split(lengths.tolist())`, `torch.split(x, 2)` | a loop over where the parts start and stop |
@@ -288,7 +289,7 @@ at the export, without any rewriting; what a call writes, and parameters, are da
 | `if x.shape[0] > 4`, `if n % 2`, `if len(x) == 1` | a program for each way, and `If` on the sizes |
 | `if a and (m := b) > 1`, `next((a for b in c if d), e)`, a `__bool__` of a class of the model's | branches and loops |
 | `match` on data: values, sequences, mappings, classes, guards | tests of types, lengths and parts |
-| `assert`, `raise` on one side of a test on data | a check in the program, where nothing can catch it |
+| `assert`, `raise` on one side of a test on data | a check in the program where nothing catches it; none in a file |
 
 What a branch writes - variables, attributes, entries, elements, globals, variables of enclosing functions, in-place
 changes of tensors, caches - comes out of the graph as its results. A variable that nothing reads behind the test may be
