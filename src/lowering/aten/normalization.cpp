@@ -184,9 +184,10 @@ void lower_cosine_similarity(LoweringContext& ctx) {
   ctx.result(ctx.reduce("ReduceSum", product, {axis}, false));
 }
 
+/// -1 leaves none out, as in `norm_except_dim`; other negative ones count from the end.
 std::vector<std::int64_t> all_axes_but(LoweringContext& ctx, const Value* x, std::int64_t axis) {
   std::vector<std::int64_t> axes = axes_between(0, ctx.rank(x));
-  std::erase(axes, axis);
+  std::erase(axes, axis < -1 ? axis + static_cast<std::int64_t>(ctx.rank(x)) : axis);
   return axes;
 }
 

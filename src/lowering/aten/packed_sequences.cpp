@@ -17,6 +17,8 @@ void lower_pack(LoweringContext& ctx) {
   Value* is_element = ctx.op("Less", {steps, lengths});
   Value* batch_sizes = ctx.reduce("ReduceSum", ctx.cast(is_element, DType::kInt64), {1}, false);
   Value* longest = ctx.reduce("ReduceMax", lengths, {0}, true);
+  ir::Value& told = ctx.node().output(1);  // torch's own trace has it in the dtype of the data (2.11 to 2.13)
+  told.set_type(ir::Type::tensor(DType::kInt64, told.type().shape));
   ctx.results({packed(ctx, {is_element, lengths, nullptr}, padded), ctx.slice(batch_sizes, 0, 0, Size(longest))});
 }
 

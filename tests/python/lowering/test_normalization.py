@@ -115,3 +115,8 @@ def test_a_vector_has_norms_over_no_axis(p: int, check: Check) -> None:
         lambda v, g: (torch.norm_except_dim(v, p, 0), torch.norm_except_dim(v, p, -1), torch._weight_norm(v, g, 0)),
         [torch.tensor([3.0, -4, 0.5]), torch.tensor([1.0, 2, 3])],
     )
+
+
+@pytest.mark.parametrize("axis", [-3, -2, -1, 0, 2])
+def test_norms_of_all_axes_but_one_that_is_counted_from_the_end(axis: int, check: Check) -> None:
+    check(lambda v: torch.norm_except_dim(v, 2, axis), [torch.arange(24.0).reshape(2, 3, 4)])

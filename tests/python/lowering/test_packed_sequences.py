@@ -88,3 +88,18 @@ def test_sequences_of_any_lengths(layer: str, rule: str) -> None:
         found = session.run(None, {"x": x.numpy(), "lengths": np.array(lengths)})
         for want, got in zip(expected, found, strict=True):
             np.testing.assert_allclose(got, want.detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=str(lengths))
+
+
+def test_numbers_of_sequences_are_integers_in_programs_of_others() -> None:
+    """torch's own trace of `pack_padded_sequence` has them in the dtype of the data."""
+
+    class Packs(torch.nn.Module):
+        def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            made = pack_padded_sequence(x, lengths)
+            return made.data, made.batch_sizes
+
+    given = floats(4, 3), torch.tensor([4, 2, 1])
+    model = to_onnx(torch.export.export(Packs(), given))
+    got = model.run({value.name: x for value, x in zip(model.inputs, given, strict=True)}).values()
+    for a, b in zip(got, Packs()(*given), strict=True):
+        torch.testing.assert_close(a, b)
