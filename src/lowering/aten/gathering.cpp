@@ -17,8 +17,8 @@ void lower_index_select(LoweringContext& ctx) {
 /// GatherElements for tensors of rank 0 too: they count as vectors. An empty index may be of any dtype and rank.
 Value* gathered(LoweringContext& ctx, Value* x, Value* index, std::int64_t axis) {
   if (index->dtype() != DType::kInt32) index = ctx.cast(index, DType::kInt64);
-  x = as_vector(ctx, x);
   Value* vector = as_vector(ctx, index);
+  x = as_vector(ctx, x);
   if (ctx.rank(vector) != ctx.rank(x)) return ctx.cast(index, x->dtype());
   Value* found = ctx.op("GatherElements", {x, vector}, {{"axis", axis}});
   return vector == index ? found : ctx.squeeze(found, {0});
