@@ -16,7 +16,7 @@ namespace {
 std::vector<std::int64_t> normalized_axes(LoweringContext& ctx, Value* x, std::size_t argument) {
   const std::size_t rank = ctx.rank(x);
   const std::size_t count = ctx.sizes(argument).size();
-  ctx.require(count <= rank, "normalized_shape must not be longer than the shape of the input");
+  ctx.require(count > 0 && count <= rank, "normalized_shape must have an axis, and no more than the input");
   return axes_between(rank - count, rank);
 }
 
@@ -31,7 +31,7 @@ Value* layer_norm(LoweringContext& ctx, const std::vector<std::int64_t>& axes, d
   Value* x = ctx.input(0);
   Value* weight = ctx.find_input(2);
   Value* bias = ctx.find_input(3);
-  if (!holds(x->dtype(), epsilon) || axes.empty()) {
+  if (!holds(x->dtype(), epsilon)) {
     Value* y = standardized(ctx, x, moments(ctx, x, axes), epsilon);
     if (weight) y = ctx.op("Mul", {y, weight});
     return bias ? ctx.op("Add", {y, bias}) : y;
@@ -77,7 +77,7 @@ bool has_rms_operator(LoweringContext& ctx, const Value* weight) {
 
 Value* rms_norm(LoweringContext& ctx, const std::vector<std::int64_t>& axes, double epsilon) {
   Value* weight = ctx.find_input(2);
-  if (has_rms_operator(ctx, weight) && holds(ctx.input(0)->dtype(), epsilon) && !axes.empty()) {
+  if (has_rms_operator(ctx, weight) && holds(ctx.input(0)->dtype(), epsilon)) {
     return ctx.op("RMSNormalization", {ctx.input(0), weight}, {{"axis", axes.front()}, {"epsilon", epsilon}});
   }
   Value* x = ctx.widened(ctx.input(0));

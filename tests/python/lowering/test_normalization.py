@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from exportguard.errors import LoweringError
+
 if TYPE_CHECKING:
     from conftest import Check
 
@@ -104,8 +106,10 @@ def test_weight_norm(check: Check) -> None:
     check(torch.nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 4, 2), dim=2), [torch.randn(2, 3, 5)])
 
 
-def test_a_number_is_normalized_over_no_axis(check: Check) -> None:
-    check(lambda x, w: torch.ops.aten._fused_rms_norm(x, [], w, 0.5)[0], [torch.tensor(3.0), torch.tensor(2.0)])
+def test_a_norm_over_no_axis_is_refused(check: Check) -> None:
+    """`rms_norm` takes none, and the operator that it is made of gives something else."""
+    with pytest.raises(LoweringError, match="must have an axis"):
+        check(lambda x, w: torch.ops.aten._fused_rms_norm(x, [], w, 0.5)[0], [torch.ones(2, 3), torch.tensor(2.0)])
 
 
 @pytest.mark.parametrize("p", [0, 1, 2, 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -95,6 +96,10 @@ class Asking:
         return "known"
 
 
+#: An operator and arguments for it, drawn for one trace.
+DrawnCall = Callable[[Asking, random.Random], tuple[Any, Sequence[Any]]]
+
+
 def flags_of(value: torch.Tensor) -> Iterator[bool]:
     """Whether a tensor is contiguous, in each format that its rank has."""
     yield value.is_contiguous()
@@ -104,21 +109,27 @@ def flags_of(value: torch.Tensor) -> Iterator[bool]:
         yield value.is_contiguous(memory_format=torch.channels_last_3d)
 
 
-def require_known(compared: Callable[[int], str], block: int, known: int) -> None:
+def compared(drawn_call: DrawnCall, seed: int) -> str:
+    """What became of a drawn call."""
+    asking = Asking()
+    return asking.compared(*drawn_call(asking, random.Random(seed)))
+
+
+def require_known(drawn_call: DrawnCall, block: int, known: int) -> None:
     """Of a block of drawn calls some are left to torch, and more than `known` are not."""
     with torch.no_grad():
-        counts = Counter(map(compared, range(150 * block, 150 * (block + 1))))
+        counts = Counter(compared(drawn_call, seed) for seed in range(150 * block, 150 * (block + 1)))
     assert counts["known"] > known
     assert counts["left to torch"] > 15
 
 
-def tell(compared: Callable[[int], str]) -> None:
+def tell(drawn_call: DrawnCall) -> None:
     """Prints what became of as many drawn calls as the command line says."""
     with torch.no_grad():
         told: Counter[str] = Counter()
         for one in range(int(sys.argv[1])):
             try:
-                told[compared(one)] += 1
+                told[compared(drawn_call, one)] += 1
             except (AssertionError, pytest.fail.Exception) as error:
                 told["not as torch has it"] += 1
                 print(one, error)

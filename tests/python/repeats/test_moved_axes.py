@@ -69,17 +69,10 @@ def joined(shape: str, axis: int, draw: random.Random) -> str:
     return shape[:place] + draw.choice("nmk14") + shape[place + 1 :]
 
 
-def compared(seed: int) -> str:
-    """What became of a drawn call."""
-    draw = random.Random(seed)
-    asking = Asking()
-    return asking.compared(*drawn_call(asking, draw))
-
-
 @pytest.mark.parametrize("block", range(8))
 def test_results_look_as_torch_says(block: int) -> None:
-    require_known(compared, block, 30)
+    require_known(drawn_call, block, 30)
 
 
 if __name__ == "__main__":
-    tell(compared)
+    tell(drawn_call)
