@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import linecache
 import logging
 import re
@@ -10,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from types import FrameType, TracebackType
+from typing import Any, TextIO, cast
 
 from .errors import ExportError, ExportGuardError, TextOfASymbolError
 from .interrupted import interrupts_come_out
@@ -99,6 +99,11 @@ _BY_WORDS_OF_PYTHON = (
         r"under the same name",
     ),
     (
+        r"can't convert np.ndarray of type numpy.object_",
+        r"numpy keeps dynamic sizes as objects, of which no tensor is made: ask torch, torch.arange(n), "
+        r"torch.tensor([*x.shape])",
+    ),
+    (
         r"loop of ufunc does not support argument \d+ of type Sym\w+ which has no callable (\w+) method",
         r"numpy is asked for the \1 of a dynamic size, which it cannot tell: write math.\1(n) and pass "
         r'rewrite="auto", or ask a tensor, torch.\1(torch.scalar_tensor(n))',
@@ -137,18 +142,34 @@ def without_partial_graph() -> Iterator[None]:
     So does what torch logs of symbols that it has no suggestion for. An interrupt comes out whatever torch raises while
     it does.
     """
-    printed = io.StringIO()
-    graph = ""
     _SHAPES.addFilter(_is_no_failed_suggestion)
     try:
-        with redirect_stderr(printed), interrupts_come_out():
+        # contextlib's annotation asks for all that a file has, of which the rest is handed on
+        with redirect_stderr(cast(TextIO, _WithoutPartialGraph(sys.stderr))), interrupts_come_out():
             yield
-    except Exception as error:
-        graph = f"{getattr(error, 'partial_fx_graph', '')}\n"
-        raise
     finally:
         _SHAPES.removeFilter(_is_no_failed_suggestion)
-        sys.stderr.write(printed.getvalue().replace(graph, "") if graph else printed.getvalue())
+
+
+class _WithoutPartialGraph:
+    """A stream without the graph of an error that is being handled, which torch 2.11 to 2.13 print for each export."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_behind_graph = False
+
+    def write(self, text: str) -> int:
+        """Hands a text on, but for a graph and the end of its line."""
+        is_end, self._is_behind_graph = self._is_behind_graph and text == "\n", False
+        if is_end:
+            return len(text)
+        if text and text == getattr(sys.exc_info()[1], "partial_fx_graph", None):
+            self._is_behind_graph = True
+            return len(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _text(error: Exception) -> str:

@@ -234,12 +234,26 @@ class Branches(torch.nn.Module):
         return x * 2 if x.sum() > 0 else x - 1
 
 
+class BranchesBehindBlocks(torch.nn.Module):
+    """What was replayed is traced before an export is given up, which prints as often as it is tried."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()) for _ in "123")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return Branches()(x)
+
+
 @pytest.mark.parametrize("rewrite", ["auto", ()])
+@pytest.mark.parametrize("model", [Branches, BranchesBehindBlocks])
 def test_stderr_has_what_the_model_prints_and_no_graph_of_torch(
-    rewrite: Any, capsys: pytest.CaptureFixture[str]
+    model: type[torch.nn.Module], rewrite: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with contextlib.nullcontext() if rewrite else pytest.raises(ExportError):
-        to_onnx(Branches().eval(), (X,), rewrite=rewrite)
+        to_onnx(model().eval(), (X,), rewrite=rewrite)
     printed = capsys.readouterr().err
     assert "seen\n" in printed
     assert "torch.ops.aten" not in printed

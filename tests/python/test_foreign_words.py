@@ -200,6 +200,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: to_onnx(Asks(lambda x: torch.from_numpy(numpy.square(x.numpy()))).eval(), (X,)),
         "functions of numpy are no operators of a program",
     ),
+    "sizes in an array of numpy": (
+        lambda: to_onnx(
+            Asks(lambda x: x[:, 0] + torch.from_numpy(numpy.arange(x.shape[0]))).eval(),
+            (X,),
+            dynamic_shapes=({0: "rows"},),
+        ),
+        r"numpy keeps dynamic sizes as objects, of which no tensor is made: ask torch, torch.arange(n)",
+    ),
     "layers in one call of vmap": (
         lambda: to_onnx(Asks(layers_at_once).eval(), (torch.randn(2, 3, 4),), dynamic_shapes=({0: "b", 1: "s"},)),
         "write such a loop out, torch.stack([f(w) for w in weights])",

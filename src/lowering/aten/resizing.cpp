@@ -236,8 +236,8 @@ bool may_be_left(LoweringContext& ctx, const Target& target, Filter filter) {
   return true;
 }
 
-/// A signal as a picture of one row: a linear kernel of volumes, which three axes are to some, adds what it reads of the
-/// next sample and channel times zero, which is NaN where that is infinite or NaN.
+/// A signal as a picture of one row: a linear kernel of volumes, which three axes are to some, adds what it reads of
+/// the next sample and channel times zero, which is NaN where that is infinite or NaN.
 Target as_picture(LoweringContext& ctx, Target target) {
   target.x = ctx.unsqueeze(target.x, {2});
   target.sizes.insert(target.sizes.begin(), Size(1));
