@@ -69,7 +69,12 @@ SymExpr scale(const SymExpr& e, std::int64_t factor) {
   return SymExpr::Node::make(std::move(terms), checked_multiply(SymExpr::Node::constant_of(e), factor));
 }
 
+// A program that has larger ones is not one of sizes: they would take all memory, and no number holds their values.
+constexpr std::size_t kMostFactors = 64;
+constexpr std::size_t kMostProducts = 4096;
+
 Monomial product(const Monomial& a, const Monomial& b) {
+  if (a.size() + b.size() > kMostFactors) throw Overflow("a product of sizes has too many factors");
   Monomial factors;
   factors.reserve(a.size() + b.size());
   std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(factors),
@@ -301,6 +306,8 @@ SymExpr operator-(const SymExpr& a, const SymExpr& b) { return a + scale(b, -1);
 
 SymExpr operator*(const SymExpr& a, const SymExpr& b) {
   if (b.is_constant()) return scale(a, b.value_);
+  const std::size_t products = SymExpr::Node::terms_of(a).size() * b.node_->terms.size();
+  if (products > kMostProducts) throw Overflow("a product of sizes has too many terms");
   SymExpr sum = scale(a, b.value_);
   for (const MonomialTerm& term : b.node_->terms) sum = sum + multiply_term(a, term);
   return sum;

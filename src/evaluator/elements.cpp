@@ -4,8 +4,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include <limits>
+
 namespace exportguard::evaluator {
 namespace {
+
+constexpr std::int64_t kHighestBit = std::numeric_limits<std::int64_t>::min();
 
 c10::ScalarType bits_of(c10::ScalarType type) {
   switch (type) {
@@ -44,6 +48,14 @@ at::Tensor narrowed(const at::Tensor& tensor, c10::ScalarType type) {
   if (type == at::kUInt64) return tensor.view(at::kUInt64);
   if (type == at::kUInt32) return tensor.to(at::kInt).view(at::kUInt32);
   return type == at::kUInt16 ? tensor.to(at::kShort).view(at::kUInt16) : tensor;
+}
+
+at::Tensor ordered(const at::Tensor& tensor) {
+  return is_wide_unsigned(tensor.scalar_type()) ? widened(tensor).bitwise_xor(kHighestBit) : widened(tensor);
+}
+
+at::Tensor from_ordered(const at::Tensor& tensor, c10::ScalarType type) {
+  return narrowed(is_wide_unsigned(type) ? tensor.bitwise_xor(kHighestBit) : tensor, type);
 }
 
 bool is_reduced(c10::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }

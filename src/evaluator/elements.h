@@ -23,6 +23,11 @@ at::Tensor widened(const at::Tensor& tensor);
 /// Inverse of `widened`.
 at::Tensor narrowed(const at::Tensor& tensor, c10::ScalarType type);
 
+/// `widened` so that the numbers have their order: the highest of 64 unsigned bits is flipped.
+at::Tensor ordered(const at::Tensor& tensor);
+/// Inverse of `ordered`.
+at::Tensor from_ordered(const at::Tensor& tensor, c10::ScalarType type);
+
 bool is_reduced(c10::ScalarType type);        ///< float16, bfloat16
 bool is_wide_unsigned(c10::ScalarType type);  ///< 64 bits, which no signed integer holds
 

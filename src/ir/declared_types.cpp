@@ -206,6 +206,8 @@ class Walk {
     } catch (const GraphError&) {
       is_contradicted_ = true;
       return nothing;
+    } catch (const Overflow&) {  // a size that no number holds
+      return nothing;
     }
   }
 

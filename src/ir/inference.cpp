@@ -244,6 +244,12 @@ void InferenceContext::set(std::size_t i, Type type) {
 }
 
 void InferenceContext::set(std::size_t i, DType dtype, std::optional<Shape> shape) {
+  // A size below zero is one that no tensor has: the runtime stops there.
+  if (shape) {
+    for (Dim& size : *shape) {
+      if (size.constant().value_or(0) < 0) size = fresh();
+    }
+  }
   set(i, Type::tensor(dtype, std::move(shape)));
 }
 
@@ -398,12 +404,13 @@ void infer_node(Node& node, const InferenceContext::Known& known) {
   for (Graph* nested : node.subgraphs()) infer_graph(*nested, known);
   std::vector<Value*> inputs;
   for (std::size_t i = 0; i < node.input_count(); ++i) inputs.push_back(node.find_input(i));
-  const InferredTypes inferred =
-      infer({node.domain(), node.op(), inputs, node.attributes(), node.output_count(), node.source()}, known);
+  const OperatorCall call{node.domain(), node.op(), inputs, node.attributes(), node.output_count(), node.source()};
+  const auto inferred = unless_overflow([&] { return std::optional(infer(call, known)); });
+  if (!inferred) return;
   for (std::size_t i = 0; i < node.output_count(); ++i) {
-    node.output(i).set_type(refined(known.model, node.output(i).type(), inferred.types[i]));
+    node.output(i).set_type(refined(known.model, node.output(i).type(), inferred->types[i]));
   }
-  if (inferred.elements) known.elements.set(node.output(), *inferred.elements);
+  if (inferred->elements) known.elements.set(node.output(), *inferred->elements);
 }
 
 }  // namespace

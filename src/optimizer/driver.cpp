@@ -168,7 +168,8 @@ bool Driver::try_pattern(std::size_t pattern, ir::Node& node) {
 
 bool Driver::apply_pattern(std::size_t pattern, ir::Node& node) {
   const Clock::time_point begin = Clock::now();
-  const Match match = patterns_[pattern]->match(facts_, node);
+  const auto matched = unless_overflow([&] { return std::optional(patterns_[pattern]->match(facts_, node)); });
+  const Match match = matched.value_or(Match::no("a size does not fit into 64 bits"));
   if (match) {
     require_end(*patterns_[pattern]);
     Rewriter rewriter(model_, facts_, node);

@@ -5,7 +5,7 @@ namespace exportguard::optimizer {
 bool swaps_heads(const ir::Node* node) {
   static const std::vector<std::int64_t> kSwap = {0, 2, 1, 3};
   const auto* permutation = node && node->is("", "Transpose") ? find_ints_attribute(*node, "perm") : nullptr;
-  return permutation && *permutation == kSwap;
+  return permutation && *permutation == kSwap && node->input(0).type().rank().value_or(4) == 4;
 }
 
 Value& heads_joined(Rewriter& rewriter, Value& x) {

@@ -70,6 +70,10 @@ std::unique_ptr<ir::Model> copied(const ir::Model& model) {
   copy->metadata = model.metadata;
   copy->producer = model.producer;
   copy->producer_version = model.producer_version;
+  copy->domain = model.domain;
+  copy->version = model.version;
+  copy->documentation = model.documentation;
+  copy->graph_documentation = model.graph_documentation;
   copy->next_symbol = model.next_symbol;
   return copy;
 }

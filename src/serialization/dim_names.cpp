@@ -16,6 +16,8 @@ namespace {
 
 // A symbol that stands for a text has it behind this, each byte that a symbol cannot have as `.3a.`.
 constexpr std::string_view kMark = "_text.";
+// A size that is like no other, which has no name in a file.
+constexpr std::string_view kUnknown = "_unknown.";
 
 bool is_plain(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
@@ -50,9 +52,12 @@ std::optional<std::string> text_of(std::string_view symbol) {
   return text;
 }
 
+// An expression as one that is written has it: `past + seq` is a sum, `past-seq` and `3` are names like any others.
 std::optional<ir::Dim> parsed(const std::string& text) {
   try {
-    return SymExpr::parse(text);
+    ir::Dim expression = SymExpr::parse(text);
+    const bool is_number = expression.constant().value_or(-1) >= 0;
+    return expression.str() == text && !is_number ? std::optional(std::move(expression)) : std::nullopt;
   } catch (const ParseError&) {
     return std::nullopt;
   } catch (const InvalidArgument&) {  // numbers that do not fit
@@ -64,12 +69,13 @@ std::optional<ir::Dim> parsed(const std::string& text) {
 
 ir::Dim unknown_size() {
   static std::atomic<std::uint64_t> count{0};
-  return SymExpr::symbol(fmt::format("unknown_{}", count++));
+  return SymExpr::symbol(fmt::format("{}{}", kUnknown, count++));
 }
 
 ir::Dim read_dim_name(const std::string& text) {
   require_text(text);
-  const auto expression = text.find(kMark) == std::string::npos ? parsed(text) : std::nullopt;
+  const bool is_marked = text.find(kMark) != std::string::npos || text.find(kUnknown) != std::string::npos;
+  const auto expression = is_marked ? std::nullopt : parsed(text);
   if (!expression) return SymExpr::symbol(symbol_for(text));
   return expression->constant().value_or(0) < 0 ? unknown_size() : *expression;
 }
@@ -81,6 +87,7 @@ std::string dim_name(const ir::Dim& dim) {
     std::size_t end = at;
     while (end < expression.size() && (is_plain(expression[end]) || expression[end] == '.')) ++end;
     const std::string_view word = std::string_view(expression).substr(at, std::max<std::size_t>(end - at, 1));
+    if (word.starts_with(kUnknown)) return {};
     name += text_of(word).value_or(std::string(word));
     at += word.size();
   }

@@ -39,9 +39,10 @@ const ir::Source* read_source(const pb::NodeProto& node) {
   return is_known ? ir::intern(source) : nullptr;
 }
 
-// Without those at the end that are left out.
-int count_of_outputs(const pb::NodeProto& node) {
+// Without those at the end that are left out, but of the call of a function: the checker wants as many as that has.
+int count_of_outputs(const pb::NodeProto& node, bool is_call) {
   int count = node.output_size();
+  if (is_call) return count;
   while (count > 0 && node.output(count - 1).empty()) --count;
   return count;
 }
@@ -219,7 +220,7 @@ void GraphReader::read_node(const pb::NodeProto& proto, Scope& scope) {
   spec.inputs = read_inputs(proto, scope);
   if (call.empty()) spec.attributes = read_attributes(proto, scope);
   spec.outputs.clear();
-  const int output_count = count_of_outputs(proto);
+  const int output_count = count_of_outputs(proto, !call.empty());
   for (int i = 0; i < output_count; ++i) spec.outputs.push_back(scope.type(proto.output(i)));
 
   ir::Node& node = scope.graph.append(std::move(spec));

@@ -69,6 +69,10 @@ ir::Model read(pb::ModelProto& proto, TensorReader& tensors) {
   require_allowed_nodes(proto);
   model.producer = proto.producer_name();
   model.producer_version = proto.producer_version();
+  model.domain = proto.domain();
+  model.version = proto.model_version();
+  model.documentation = proto.doc_string();
+  model.graph_documentation = proto.graph().doc_string();
   model.graph = graphs.take(*proto.mutable_graph(), defaults_of(proto));
   model.functions = functions.take(proto);
   ir::verify(model);

@@ -80,6 +80,11 @@ std::string write_graph(const ir::Model& model, const Target& target, pb::ModelP
   GraphNames names(*model.graph);
   std::set<std::string> domains;
   std::string bytes = GraphWriter({names, target.layout, target.options.sources, domains}).bytes(*model.graph);
+  if (!model.graph_documentation.empty()) {  // pieces of a message one behind the other are one message
+    pb::GraphProto texts;
+    texts.set_doc_string(model.graph_documentation);
+    bytes += texts.SerializeAsString();
+  }
   for (const ir::Function& function : model.functions) domains.insert(function.domain);
   write_opsets(complete(model.opsets, domains), proto);
   return bytes;
@@ -104,6 +109,9 @@ ModelBytes serialize(const ir::Model& model, const SaveOptions& options, const D
   proto.set_ir_version(ir_version(onnx_opset(model)));
   proto.set_producer_name(model.producer);
   proto.set_producer_version(model.producer_version);
+  if (!model.domain.empty()) proto.set_domain(model.domain);
+  if (model.version != 0) proto.set_model_version(model.version);
+  if (!model.documentation.empty()) proto.set_doc_string(model.documentation);
   const Target target{options, layout};
   std::string graph = write_graph(model, target, proto);
   for (const ir::Function& function : model.functions) {

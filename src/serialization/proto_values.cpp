@@ -22,8 +22,8 @@ void fill_tensor_type(const ir::Type& type, pb::TypeProto::Tensor& proto) {
     pb::TensorShapeProto::Dimension& added = *shape.add_dim();
     if (const auto value = dim.constant()) {
       added.set_dim_value(*value);
-    } else {
-      added.set_dim_param(dim_name(dim));
+    } else if (std::string name = dim_name(dim); !name.empty()) {
+      added.set_dim_param(std::move(name));
     }
   }
 }

@@ -360,6 +360,10 @@ struct Model {
   std::map<std::string, std::string> metadata;  ///< `metadata_props`
   std::string producer = "exportguard";
   std::string producer_version;
+  std::string domain;         ///< of the model, as its author names it
+  std::int64_t version = 0;   ///< of the model
+  std::string documentation;  ///< `doc_string` of the model
+  std::string graph_documentation;
   std::optional<int> next_symbol;  ///< number of the next `fresh_symbol`; nothing: not looked for yet
 };
 

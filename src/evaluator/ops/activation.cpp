@@ -1,4 +1,5 @@
 // Activations. Those of several steps are computed in float32 for float16 and bfloat16, and rounded once.
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/celu.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/elu.h>
@@ -46,6 +47,7 @@ void run_celu(Call& call) { call.result(at::celu(call.input(0), call.number("alp
 void run_prelu(Call& call) {
   const Tensor& slope = call.input(1);
   const Tensor& x = call.input(0);
+  if (is_wide_unsigned(x.scalar_type())) return call.result(x.expand(at::infer_size(x.sizes(), slope.sizes())));
   call.result(narrowed(at::where(widened(x).lt(0), widened(x).mul(widened(slope)), widened(x)), x.scalar_type()));
 }
 
@@ -109,14 +111,14 @@ Tensor at_most(const Tensor& x, const Tensor& high) { return at::where(x.eq(high
 
 void run_clip(Call& call) {
   const Tensor& x = call.input(0);
-  Tensor result = widened(x);
-  const auto bound = [&](const Tensor& number) { return widened(number).reshape({}); };
+  Tensor result = ordered(x);
+  const auto bound = [&](const Tensor& number) { return ordered(number).reshape({}); };
   const auto attribute = [&](const char* name) { return at::full({}, call.number(name, 0), result.options()); };
   if (call.has("min")) result = at_least(result, attribute("min"));
   if (call.has(1)) result = at_least(result, bound(call.input(1)));
   if (call.has("max")) result = at_most(result, attribute("max"));
   if (call.has(2)) result = at_most(result, bound(call.input(2)));
-  call.result(narrowed(result, x.scalar_type()));
+  call.result(from_ordered(result, x.scalar_type()));
 }
 
 // ---------------------------------------------------------------- along one axis

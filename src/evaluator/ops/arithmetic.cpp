@@ -50,8 +50,6 @@ Tensor divided(const Tensor& a, const Tensor& b) {
 
 std::uint64_t quotient(std::uint64_t a, std::uint64_t b) { return b == 0 ? 0 : a / b; }
 std::uint64_t rest(std::uint64_t a, std::uint64_t b) { return b == 0 ? 0 : a % b; }
-std::uint64_t larger(std::uint64_t a, std::uint64_t b) { return a > b ? a : b; }
-std::uint64_t smaller(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
 
 void run_div(Call& call) {
   if (!is_wide_unsigned(call.input(0).scalar_type())) return elementwise(call, divided);
@@ -79,35 +77,28 @@ void run_pow(Call& call) {
   const Tensor& base = call.input(0);
   const Tensor exponent = widened(call.input(1));
   const Tensor wide = widened(base);
+  const bool is_vast = is_wide_unsigned(call.input(1).scalar_type()) && exponent.lt(0).any().item<bool>();
+  call.require(!is_vast, "an exponent is 2^63 or more");
   const bool is_whole = at::isIntegralType(wide.scalar_type(), false) && at::isFloatingType(exponent.scalar_type());
-  const Tensor power = is_whole ? at::pow(wide.to(at::kDouble), exponent.to(at::kDouble)).to(wide.scalar_type())
-                                : at::pow(wide, exponent).to(wide.scalar_type());
-  call.result(narrowed(power, base.scalar_type()));
-}
-
-template <typename Compute>
-Tensor accumulated(Call& call, Compute compute) {
-  Tensor result = widened(call.input(0));
-  for (std::size_t i = 1; i < call.input_count(); ++i) result = compute(result, widened(call.input(i)));
-  return narrowed(result, call.input(0).scalar_type());
-}
-
-template <typename Compute>
-void run_extreme(Call& call, Compute compute, std::uint64_t (*of_wide)(std::uint64_t, std::uint64_t)) {
-  if (!is_wide_unsigned(call.input(0).scalar_type())) return call.result(accumulated(call, compute));
-  Tensor result = call.input(0);
-  for (std::size_t i = 1; i < call.input_count(); ++i) {
-    result = of_unsigned(result, call.input(i), of_wide).view(at::kUInt64);
+  if (is_whole) {
+    return call.result(at::pow(base.to(at::kDouble), exponent.to(at::kDouble)).to(base.scalar_type()));
   }
-  call.result(result);
+  call.result(narrowed(at::pow(wide, exponent).to(wide.scalar_type()), base.scalar_type()));
+}
+
+template <typename Compute>
+void run_extreme(Call& call, Compute compute) {
+  Tensor result = ordered(call.input(0));
+  for (std::size_t i = 1; i < call.input_count(); ++i) result = compute(result, ordered(call.input(i)));
+  call.result(from_ordered(result, call.input(0).scalar_type()));
 }
 
 void run_max(Call& call) {
-  run_extreme(call, [](const Tensor& a, const Tensor& b) { return at::maximum(a, b); }, larger);
+  run_extreme(call, [](const Tensor& a, const Tensor& b) { return at::maximum(a, b); });
 }
 
 void run_min(Call& call) {
-  run_extreme(call, [](const Tensor& a, const Tensor& b) { return at::minimum(a, b); }, smaller);
+  run_extreme(call, [](const Tensor& a, const Tensor& b) { return at::minimum(a, b); });
 }
 
 // Both accumulate in float32 whatever the dtype and round once.

@@ -24,17 +24,15 @@ namespace {
 
 using at::Tensor;
 
-// Unsigned 64-bit numbers are ordered as signed ones whose highest bit is flipped.
-Tensor ordered(const Tensor& tensor) {
-  const Tensor wide = c10::isFloat8Type(tensor.scalar_type()) ? tensor.to(at::kFloat) : widened(tensor);
-  return is_wide_unsigned(tensor.scalar_type()) ? wide.bitwise_xor(std::numeric_limits<std::int64_t>::min()) : wide;
+Tensor compared(const Tensor& tensor) {
+  return c10::isFloat8Type(tensor.scalar_type()) ? tensor.to(at::kFloat) : ordered(tensor);
 }
 
-void run_equal(Call& call) { call.result(ordered(call.input(0)).eq(ordered(call.input(1)))); }
-void run_less(Call& call) { call.result(ordered(call.input(0)).lt(ordered(call.input(1)))); }
-void run_less_or_equal(Call& call) { call.result(ordered(call.input(0)).le(ordered(call.input(1)))); }
-void run_greater(Call& call) { call.result(ordered(call.input(0)).gt(ordered(call.input(1)))); }
-void run_greater_or_equal(Call& call) { call.result(ordered(call.input(0)).ge(ordered(call.input(1)))); }
+void run_equal(Call& call) { call.result(compared(call.input(0)).eq(compared(call.input(1)))); }
+void run_less(Call& call) { call.result(compared(call.input(0)).lt(compared(call.input(1)))); }
+void run_less_or_equal(Call& call) { call.result(compared(call.input(0)).le(compared(call.input(1)))); }
+void run_greater(Call& call) { call.result(compared(call.input(0)).gt(compared(call.input(1)))); }
+void run_greater_or_equal(Call& call) { call.result(compared(call.input(0)).ge(compared(call.input(1)))); }
 
 void run_and(Call& call) { call.result(at::logical_and(call.input(0), call.input(1))); }
 void run_or(Call& call) { call.result(at::logical_or(call.input(0), call.input(1))); }

@@ -91,20 +91,31 @@ std::string torch_name(const Call& call, const std::string& reduction) {
   call.fail("reduction must be none, add, mul, max or min, got " + reduction);
 }
 
+bool has_order(const std::string& reduction) { return reduction == "max" || reduction == "min"; }
+
+// Sums and products wrap, extremes go by the order of the numbers.
+Tensor ordered_for(const std::string& reduction, const Tensor& x) {
+  return has_order(reduction) ? ordered(x) : widened(x);
+}
+
 Tensor scattered(const Call& call, const Tensor& x, std::int64_t axis, const Tensor& indices, const Tensor& updates) {
   const std::string reduction = call.text("reduction", "none");
-  if (reduction == "none") return x.scatter(axis, indices, updates);
-  return x.scatter_reduce(axis, indices, updates, torch_name(call, reduction), true);
+  if (reduction == "none") {
+    return moved(x, [&](const Tensor& bits) { return bits.scatter(axis, indices, as_bits(updates)); });
+  }
+  const Tensor result =
+      ordered_for(reduction, x)
+          .scatter_reduce(axis, indices, ordered_for(reduction, updates), torch_name(call, reduction), true);
+  return has_order(reduction) ? from_ordered(result, x.scalar_type()) : narrowed(result, x.scalar_type());
 }
 
 void run_scatter_elements(Call& call) {
   const Tensor& x = call.input(0);
   const std::int64_t axis = call.axis(call.integer("axis", 0), x.dim());
   const Tensor indices = from_front(call, call.input(1), x.size(axis));
-  const Tensor updates = as_bits(call.input(2));
+  const Tensor& updates = call.input(2);
   call.require(indices.sizes() == updates.sizes(), "indices and updates must have the same sizes");
-  call.result(moved(x, [&](const Tensor& bits) { return scattered(call, bits, axis, indices, updates); }),
-              call.dtype(0));
+  call.result(scattered(call, x, axis, indices, updates), call.dtype(0));
 }
 
 void run_scatter_nd(Call& call) {
@@ -117,13 +128,9 @@ void run_scatter_nd(Call& call) {
   for (std::int64_t i = 0; i < depth; ++i) table[0] *= x.size(i);
   table.push_back(1);
   for (std::int64_t i = depth; i < x.dim(); ++i) table[1] *= x.size(i);
-  const Tensor updates = as_bits(call.input(2)).reshape({places.numel(), table[1]});
+  const Tensor updates = call.input(2).reshape({places.numel(), table[1]});
   const Tensor indices = places.unsqueeze(-1).expand({places.numel(), table[1]});
-  call.result(moved(x,
-                    [&](const Tensor& bits) {
-                      return scattered(call, bits.reshape(table), 0, indices, updates).reshape(x.sizes());
-                    }),
-              call.dtype(0));
+  call.result(scattered(call, x.reshape(table), 0, indices, updates).reshape(x.sizes()), call.dtype(0));
 }
 
 // Writes `update` into a cache from a position for each batch on; circular caches go on at the start.

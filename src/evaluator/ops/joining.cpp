@@ -64,13 +64,16 @@ struct Range {
   std::int64_t step;
 };
 
-// As Python counts: negative from the end, beyond the ends cut off.
+// Negative positions count from the end, and those beyond the ends are cut off: a start is then the position of an
+// element, whatever the step, which Python does otherwise.
 Range within(const Call& call, Range range, std::int64_t size) {
   call.require(range.step != 0, "a step is 0");
+  if (size == 0) return {0, 0, range.step};
   const auto from_front = [&](std::int64_t position) { return position < 0 ? position + size : position; };
   const std::int64_t low = range.step > 0 ? 0 : -1;
   const std::int64_t high = range.step > 0 ? size : size - 1;
-  return {std::clamp(from_front(range.start), low, high), std::clamp(from_front(range.end), low, high), range.step};
+  return {std::clamp<std::int64_t>(from_front(range.start), 0, high), std::clamp(from_front(range.end), low, high),
+          range.step};
 }
 
 Tensor sliced(const Tensor& x, std::int64_t axis, const Range& range) {

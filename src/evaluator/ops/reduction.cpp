@@ -33,13 +33,17 @@ std::optional<Axes> axes_of(const Call& call, std::int64_t rank) {
 
 // With no axis to reduce, what is done to each element is still done.
 template <typename Reduce>
+Tensor reduced(const Call& call, const Tensor& x, Reduce compute) {
+  const std::optional<Axes> axes = axes_of(call, x.dim());
+  if (axes && !axes->empty()) return compute(x, *axes, call.flag("keepdims", true));
+  return compute(x.unsqueeze(-1), Axes{x.dim()}, false);
+}
+
+// In the numbers of a dtype, which wrap.
+template <typename Reduce>
 void reduce(Call& call, Reduce compute) {
   const Tensor& x = call.input(0);
-  const std::optional<Axes> axes = axes_of(call, x.dim());
-  const bool keep = call.flag("keepdims", true);
-  const Tensor wide = widened(x);
-  if (axes && !axes->empty()) return call.result(narrowed(compute(wide, *axes, keep), x.scalar_type()));
-  call.result(narrowed(compute(wide.unsqueeze(-1), Axes{x.dim()}, false), x.scalar_type()));
+  call.result(narrowed(reduced(call, widened(x), compute), x.scalar_type()));
 }
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keep) {
@@ -57,7 +61,9 @@ void run_sum(Call& call) {
   reduce_sum_of(call, [](const Tensor& x) { return x; });
 }
 void run_l1(Call& call) {
-  reduce_sum_of(call, [](const Tensor& x) { return x.abs(); });
+  // What has no sign is its own absolute value: the highest of 64 bits is none.
+  const bool is_wide = is_wide_unsigned(call.input(0).scalar_type());
+  reduce_sum_of(call, [&](const Tensor& x) { return is_wide ? x : x.abs(); });
 }
 void run_sum_square(Call& call) {
   reduce_sum_of(call, [](const Tensor& x) { return x.square(); });
@@ -66,25 +72,23 @@ void run_sum_square(Call& call) {
 // Roots and logarithms of integers are computed in float64.
 Tensor as_real(const Tensor& x) { return at::isFloatingType(x.scalar_type()) ? raised(x) : x.to(at::kDouble); }
 
-void run_l2(Call& call) {
-  reduce(call, [](const Tensor& x, const Axes& axes, bool keep) {
-    return as_real(x).square().sum(axes, keep).sqrt().to(x.scalar_type());
-  });
-}
-void run_log_sum(Call& call) {
-  reduce(call, [](const Tensor& x, const Axes& axes, bool keep) {
-    return as_real(x).sum(axes, keep).log().to(x.scalar_type());
-  });
-}
-void run_log_sum_exp(Call& call) {
-  reduce(call, [](const Tensor& x, const Axes& axes, bool keep) {
-    return at::logsumexp(as_real(x), axes, keep).to(x.scalar_type());
-  });
+template <typename Reduce>
+void reduce_reals(Call& call, Reduce compute) {
+  const Tensor& x = call.input(0);
+  call.result(reduced(call, as_real(x), compute).to(x.scalar_type()));
 }
 
+void run_l2(Call& call) {
+  reduce_reals(call, [](const Tensor& x, const Axes& axes, bool keep) { return x.square().sum(axes, keep).sqrt(); });
+}
+void run_log_sum(Call& call) {
+  reduce_reals(call, [](const Tensor& x, const Axes& axes, bool keep) { return x.sum(axes, keep).log(); });
+}
+void run_log_sum_exp(Call& call) {
+  reduce_reals(call, [](const Tensor& x, const Axes& axes, bool keep) { return at::logsumexp(x, axes, keep); });
+}
 void run_mean(Call& call) {
-  reduce(call,
-         [](const Tensor& x, const Axes& axes, bool keep) { return as_real(x).mean(axes, keep).to(x.scalar_type()); });
+  reduce_reals(call, [](const Tensor& x, const Axes& axes, bool keep) { return x.mean(axes, keep); });
 }
 
 void run_prod(Call& call) {
@@ -134,12 +138,14 @@ at::Scalar highest(c10::ScalarType type) {
 // torch refuses to look for an extreme among no elements; ONNX names the least (or largest) value of the dtype.
 template <typename Extreme>
 void reduce_extreme(Call& call, at::Scalar (*of_nothing)(c10::ScalarType), Extreme extreme) {
-  reduce(call, [&](const Tensor& x, const Axes& axes, bool keep) {
+  const auto compute = [&](const Tensor& x, const Axes& axes, bool keep) {
     const bool is_empty = std::ranges::any_of(axes, [&](std::int64_t axis) { return x.size(axis) == 0; });
     if (!is_empty) return extreme(x, axes, keep);
     const Tensor shape = at::zeros_like(x).sum(axes, keep);
     return at::full(shape.sizes(), of_nothing(x.scalar_type()), x.options());
-  });
+  };
+  const Tensor& x = call.input(0);
+  call.result(from_ordered(reduced(call, ordered(x), compute), x.scalar_type()));
 }
 
 void run_max(Call& call) {
@@ -154,7 +160,7 @@ void run_min(Call& call) {
 // Of several equal ones torch takes the first; the last one is the first from the other end.
 template <typename Search>
 void run_search(Call& call, Search search) {
-  const Tensor x = widened(call.input(0));
+  const Tensor x = ordered(call.input(0));
   const std::int64_t axis = call.axis(call.integer("axis", 0), x.dim());
   const bool keep = call.flag("keepdims", true);
   if (!call.flag("select_last_index")) return call.result(search(x, axis, keep));

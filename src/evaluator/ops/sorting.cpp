@@ -18,12 +18,12 @@ using at::Tensor;
 
 // Of equal elements the one that stands first is taken first: a stable sort.
 void run_top_k(Call& call) {
-  const Tensor x = widened(call.input(0));
+  const Tensor x = ordered(call.input(0));
   const std::int64_t axis = call.axis(call.integer("axis", -1), x.dim());
   const std::int64_t k = call.has(1) ? call.integer(1) : call.integer("k");
   call.require(k >= 0 && k <= x.size(axis), "k is more than there are elements");
   const auto [values, indices] = at::sort(x, true, axis, call.flag("largest", true));
-  call.result(narrowed(values.narrow(axis, 0, k).contiguous(), call.input(0).scalar_type()));
+  call.result(from_ordered(values.narrow(axis, 0, k).contiguous(), call.input(0).scalar_type()));
   call.result(indices.narrow(axis, 0, k).contiguous());
 }
 
@@ -119,7 +119,7 @@ void run_unique(Call& call) {
   const Tensor rows = source.movedim(axis, 0).reshape({count, count == 0 ? 0 : source.numel() / count}).cpu();
   const bool is_sorted = call.flag("sorted", true);
   const bool is_text = call.dtype(0) == DType::kString;
-  const Tensor numbers = is_text ? ordered_numbers(call, rows) : widened(rows);
+  const Tensor numbers = is_text ? ordered_numbers(call, rows) : ordered(rows);
   const bool is_real = at::isFloatingType(numbers.scalar_type());
   const Groups groups = is_real ? groups_of<double>(numbers.to(at::kDouble).contiguous(), is_sorted)
                                 : groups_of<std::int64_t>(numbers.to(at::kLong).contiguous(), is_sorted);

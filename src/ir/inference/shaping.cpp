@@ -199,7 +199,10 @@ void infer_transpose(InferenceContext& ctx) {
   ctx.axes(*permutation, shape->size());
 
   Shape result;
-  for (const std::int64_t axis : *permutation) result.push_back((*shape)[ctx.axis(axis, shape->size())]);
+  for (const std::int64_t axis : *permutation) {
+    if (axis < 0) ctx.fail(fmt::format("perm has no axes from the end, got {}", axis));
+    result.push_back((*shape)[static_cast<std::size_t>(axis)]);
+  }
   ctx.set(0, ctx.dtype(0), std::move(result));
 }
 
@@ -307,7 +310,7 @@ std::optional<Dim> sliced_size(const Dim& size, const SymExpr& start, const SymE
   const auto last = end.constant();
 
   if (step < 0 && last && *last >= kFar) return std::nullopt;  // none for ONNX, and all for onnxruntime
-  if (count && first && last) {
+  if (count && *count >= 0 && first && last) {
     const std::int64_t low = step > 0 ? 0 : -1;
     const std::int64_t high = step > 0 ? *count : *count - 1;
     const auto placed = [&](std::int64_t position) {
@@ -316,14 +319,16 @@ std::optional<Dim> sliced_size(const Dim& size, const SymExpr& start, const SymE
     if (*count == 0) return Dim(0);
     const std::int64_t from = std::clamp<std::int64_t>(*first < 0 ? *first + *count : *first, 0, high);
     const std::int64_t width = step > 0 ? placed(*last) - from : from - placed(*last);
-    const std::int64_t stride = step > 0 ? step : -step;
-    return Dim(std::max<std::int64_t>(0, (width + stride - 1) / stride));
+    const std::uint64_t stride = step > 0 ? static_cast<std::uint64_t>(step) : 0 - static_cast<std::uint64_t>(step);
+    if (width <= 0 || stride == 0) return Dim(0);
+    return Dim(static_cast<std::int64_t>((static_cast<std::uint64_t>(width) - 1) / stride + 1));
   }
 
   if (step != 1 || !first) return std::nullopt;
   const bool to_the_end = (last && *last >= kFar) || end == size;
   if (to_the_end && *first >= 0) return *first == 0 ? size : max(SymExpr(0), size - *first);
-  if (to_the_end) return min(SymExpr(-*first), size);
+  const bool is_least = *first == std::numeric_limits<std::int64_t>::min();  // which has no counterpart
+  if (to_the_end) return is_least ? size : min(SymExpr(-*first), size);
   const bool is_front = *first == 0 && last && *last >= 0;
   return is_front ? std::optional(min(SymExpr(*last), size)) : std::nullopt;
 }

@@ -25,8 +25,10 @@ Match match_rows(const Facts&, ir::Node& node) {
   if (!gemm || !is_plain(*gemm)) return Match::no("the operand is no plain Gemm that nothing else reads");
   Value* x = before_rows(gemm->find_input(0));
   if (x == nullptr || !shape_of(node.output())) return Match::no("the Gemm is not of rows of more axes");
+  const auto columns = dim(gemm->output(), 1);
+  if (!columns) return Match::no("the size of the rows is not known");
   ir::Shape wanted = *shape_of(*x);
-  wanted.back() = *dim(gemm->output(), 1);
+  wanted.back() = *columns;
   if (*shape_of(node.output()) != wanted) return Match::no("the rows do not get their axes back");
   return Match([=, &node](Rewriter& rewriter) {
     Value* weight = &gemm->input(1);

@@ -7,10 +7,17 @@ namespace {
 
 using Permutation = std::vector<std::int64_t>;
 
-/// The permutation of a Transpose; without the attribute the axes are reversed.
+/// The permutation of a Transpose; without the attribute the axes are reversed. Nothing if it is none of the axes.
 std::optional<Permutation> permutation_of(const ir::Node& node) {
-  if (const auto* given = find_ints_attribute(node, "perm")) return *given;
   const auto rank = node.input(0).type().rank();
+  if (const auto* given = find_ints_attribute(node, "perm")) {
+    Permutation sorted = *given;
+    std::ranges::sort(sorted);
+    for (std::size_t i = 0; i < sorted.size(); ++i) {
+      if (sorted[i] != static_cast<std::int64_t>(i)) return std::nullopt;
+    }
+    return rank.value_or(sorted.size()) == sorted.size() ? std::optional(*given) : std::nullopt;
+  }
   if (!rank) return std::nullopt;
   Permutation reversed(*rank);
   for (std::size_t i = 0; i < *rank; ++i) reversed[i] = static_cast<std::int64_t>(*rank - 1 - i);
