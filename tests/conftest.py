@@ -40,8 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 #: Of a grid, which is the product of several lists, and of one list, a run takes one case in so many, but where it has
 #: few or says more.
-_OF_GRIDS = 10
-_OF_LISTS = 5
+_OF_GRIDS = 14
+_OF_LISTS = 7
 _FEW = 4
 
 

@@ -43,7 +43,10 @@ PLACES = ", ".join(map(str, places(COUNT)))
 
 #: An operator of two lists, in the text of a graph, beside numpy's.
 FUNCTIONS: dict[str, tuple[str, Function]] = {
-    "Clip from below": ("%low = ReduceMax(%b) {keepdims=0}\n  %y = Clip(%a, %low)", lambda a, b: np.maximum(a, b.max())),
+    "Clip from below": (
+        "%low = ReduceMax(%b) {keepdims=0}\n  %y = Clip(%a, %low)",
+        lambda a, b: np.maximum(a, b.max()),
+    ),
     "Clip from above": (
         "%high = ReduceMin(%b) {keepdims=0}\n  %y = Clip(%a, _, %high)",
         lambda a, b: np.minimum(a, b.min()),

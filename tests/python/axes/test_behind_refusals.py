@@ -141,13 +141,13 @@ def _takes(model: torch.nn.Module, x: torch.Tensor) -> bool:
 
 
 @pytest.mark.parametrize("case", [*itertools.islice(cases(), 400)], ids=lambda case: "-".join(map(str, case)))
-@pytest.mark.thinned(10)
+@pytest.mark.thinned(20)
 def test_tests_are_right_or_refused(case: Case) -> None:
     outcome_of(case, ())
 
 
 @pytest.mark.parametrize("case", [*itertools.islice(cases(), 400, 600)], ids=lambda case: "-".join(map(str, case)))
-@pytest.mark.thinned(10)
+@pytest.mark.thinned(20)
 def test_rewritten_tests_are_right_or_refused(case: Case) -> None:
     outcome_of(case, "auto")
 
@@ -190,7 +190,7 @@ PROGRAMS: Mapping[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.thinned(1)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
 def test_what_no_trace_asks_is_found(name: str, rewrite: Any) -> None:

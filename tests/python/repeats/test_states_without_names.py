@@ -24,7 +24,7 @@ def made(name: str) -> Model:
     return Model(MODELS[name]).eval()
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_model_is_that_of_tracing_everything(name: str, caplog: pytest.LogCaptureFixture) -> None:
     model = made(name)

@@ -21,7 +21,7 @@ MODULES = (wrapped_blocks, computing_blocks, indexed_blocks, handed_blocks, kept
 MODELS = {name: make for module in MODULES for name, make in module.MODELS.items()}
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_model_is_that_of_tracing_everything(name: str, caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(0)

@@ -41,7 +41,7 @@ def ways() -> list[tuple[str, str, str]]:
     return [*itertools.product(MADE, CHANGED, READ)]
 
 
-@pytest.mark.thinned(8)
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize(("made", "changed", "read"), ways())
 def test_what_a_change_in_place_would_lose_is_refused(made: str, changed: str, read: str) -> None:
     body = body_of(MADE[made], CHANGED[changed], READ[read])

@@ -71,7 +71,7 @@ class Model(torch.nn.Module):
 """
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("expression", [*OF_MATH, *METHODS, *BUILT_IN])
 def test_a_function_of_a_number_is_exported_or_refused(expression: str) -> None:
     source = _PROGRAM.format(expression=expression)

@@ -92,7 +92,7 @@ def outcome(case: tuple[str, str, str, str]) -> str:
     return "right"
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("case", CASES[::17], ids=" - ".join)
 def test_what_is_handed_on_is_right_or_refused(case: tuple[str, str, str, str]) -> None:
     assert outcome(case) in ("right", "refused", "not in eager mode")

@@ -196,7 +196,7 @@ def test_a_decoder_as_it_is_written_is_right(text: str) -> None:
 
 
 #: One of 50 programs of a bigger grid, ten of them at a time.
-_SHARE = Share(count=500, every=50, at_once=5, right=3)
+_SHARE = Share(count=500, every=50, at_once=3, right=1)
 
 
 @pytest.mark.thinned(5)

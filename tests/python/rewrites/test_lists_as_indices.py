@@ -48,7 +48,7 @@ class Model(torch.nn.Module):
 """
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize(("listed", "use"), [*itertools.product(LISTS, USES)])
 def test_a_list_is_an_index(listed: str, use: str) -> None:
     if listed == "truth values" and use == "an element":

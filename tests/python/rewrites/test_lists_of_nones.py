@@ -91,7 +91,7 @@ READ_NUMBERS = (
     "for i in range(n):\n    if out[i] is not None:\n        seen = seen * 0.5 + out[i]\nreturn seen",
 )
 
-_SHARE = Share(count=900, every=29, at_once=4, right=1)
+_SHARE = Share(count=900, every=29, at_once=3, right=1)
 
 
 def source_of(seed: int) -> str:

@@ -32,7 +32,7 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize(
     ("name", "question"),
     [(n, q) for n in LISTS for q in QUESTIONS if q != "of the largest" or n in ("tolist", "floats", "added")],

@@ -85,7 +85,7 @@ def test_the_programs_have_every_pair() -> None:
         assert {(p[one], p[other]) for p in found} == {*itertools.product(parts[one], parts[other])}
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize(("number", "use", "loop"), _programs())
 def test_the_program_is_that_of_eager_mode(number: str, use: str, loop: str) -> None:
     source = _PROGRAM.format(number=NUMBERS[number], loop=LOOPS[loop].format(use=USES[use]))

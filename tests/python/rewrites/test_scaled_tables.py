@@ -105,7 +105,7 @@ def require_right(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: "-".join(map(str, case)))
-@pytest.mark.thinned(20)
+@pytest.mark.thinned(40)
 def test_scaled_tables_are_right_at_all_sizes(case: Case) -> None:
     require_right(case)
 

@@ -81,7 +81,7 @@ def test_a_size_is_not_what_it_is_in_the_first_way() -> None:
 
 
 #: One of 40 programs of a bigger grid, eight of them at a time.
-_SHARE = Share(count=640, every=40, at_once=4, right=2)
+_SHARE = Share(count=640, every=40, at_once=3, right=1)
 
 
 @pytest.mark.thinned(5)
