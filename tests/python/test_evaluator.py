@@ -174,3 +174,31 @@ def test_what_is_hostile_gives_errors_and_never_a_crash(script: str, rounds: str
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, f"it ended with {result.returncode}: {result.stdout} {result.stderr[-3000:]}"
     assert told in result.stdout
+
+
+def test_nothing_times_what_is_infinite_is_nothing() -> None:
+    """Of a step beyond the length of a sequence, a peephole that is not there, and squares beyond float32."""
+    text = """opset 22
+graph(%x: f32[2,1,1], %w: f32[1,4,1], %r: f32[1,4,1], %lens: i32[1], %h: f32[1,1,1], %c: f32[1,1,1], %p: f32[1,2,1],
+      %s: f32[2,1,1]):
+  %y, %last, %cell = LSTM(%x, %w, %r, _, %lens, %h, %c) {hidden_size=1}
+  %v: f32[1,1,1] = Constant() {value=f32[1,1,1]{1}}
+  %u = RNN(%s, %v, %v, _, %lens) {hidden_size=1, activations=["ThresholdedRelu"], activation_alpha=[1.0]}
+  %n = LRN(%p) {size=1, alpha=1.0}
+  return (%y, %cell, %u, %n)"""
+    inputs = {
+        "x": torch.ones(2, 1, 1),
+        "w": torch.zeros(1, 4, 1),
+        "r": torch.zeros(1, 4, 1),
+        "lens": torch.tensor([1], dtype=torch.int32),
+        "h": torch.zeros(1, 1, 1),
+        "c": torch.full((1, 1, 1), float("inf")),
+        "p": torch.tensor([1e30, 2.0]).reshape(1, 2, 1),
+        "s": torch.full((2, 1, 1), float("-inf")),
+    }
+    model = _core.Model.parse(text)
+    y, cell, u, n = (torch.as_tensor(value).flatten() for value in EvaluatorSession(model).run(inputs))
+    assert y.tolist() == [0.5, 0.0]
+    assert cell.tolist() == [float("inf")]
+    assert u.tolist() == [0.0, 0.0]
+    torch.testing.assert_close(n, torch.tensor([0.0, 2 / 5**0.75]))

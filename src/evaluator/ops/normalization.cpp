@@ -1,5 +1,6 @@
 // Normalization. Statistics of float16 and bfloat16 are those of float32, and results are rounded once.
 #include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
@@ -179,7 +180,7 @@ void run_lrn(Call& call) {
   const std::int64_t size = call.integer("size");
   call.require(size > 0 && x.dim() >= 2, "size must be positive");
   const Tensor squares = x.square();
-  Tensor sums = squares.mul(0);
+  Tensor sums = at::zeros_like(squares);
   for (std::int64_t c = 0; c < x.size(1); ++c) {
     const std::int64_t first = std::max<std::int64_t>(0, c - (size - 1) / 2);
     const std::int64_t last = std::min(x.size(1) - 1, c + size / 2);

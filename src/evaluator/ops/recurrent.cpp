@@ -7,6 +7,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
@@ -30,7 +31,7 @@ struct Activation {
     if (name == "relu") return x.relu();
     if (name == "affine") return x.mul(alpha).add(beta);
     if (name == "leakyrelu") return at::leaky_relu(x, alpha);
-    if (name == "thresholdedrelu") return at::where(x.gt(alpha), x, x.mul(0));
+    if (name == "thresholdedrelu") return at::where(x.gt(alpha), x, at::zeros_like(x));
     if (name == "scaledtanh") return x.mul(beta).tanh().mul(alpha);
     if (name == "hardsigmoid") return x.mul(alpha).add(beta).clamp(0, 1);
     if (name == "elu") return at::elu(x, alpha);
@@ -121,7 +122,7 @@ State lstm_step(const Cell& cell, const Tensor& x, const State& state) {
   const Tensor all = x.matmul(cell.w.t()).add(cell.input_bias()).add(state.h.matmul(cell.r.t())).add(cell.state_bias());
   const auto gate = [&](std::int64_t i) { return all.narrow(-1, i * n, n); };
   const auto peephole = [&](std::int64_t i, const Tensor& c) {
-    return cell.peepholes.defined() ? cell.peepholes.narrow(0, i * n, n).mul(c) : c.mul(0);
+    return cell.peepholes.defined() ? cell.peepholes.narrow(0, i * n, n).mul(c) : at::zeros_like(c);
   };
   const Tensor in = cell.activated(0, gate(0).add(peephole(0, state.c)));
   const bool is_coupled = cell.call.flag("input_forget");
@@ -157,7 +158,7 @@ std::vector<Tensor> run_direction(const Cell& cell, const Sequence& over, State&
     Tensor y = next.h;
     if (over.lengths) {
       const Tensor is_running = over.lengths->gt(at).unsqueeze(-1);
-      y = at::where(is_running, next.h, next.h.mul(0));
+      y = at::where(is_running, next.h, at::zeros_like(next.h));
       next = {kept(is_running, next.h, state.h), kept(is_running, next.c, state.c)};
     }
     state = std::move(next);
