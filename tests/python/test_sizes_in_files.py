@@ -56,6 +56,7 @@ def zeros(size: int) -> np.ndarray:
 NAMES = ["past-seq", "past+seq", "past* seq", "past/seq", "max(past,seq)", "seq+0", "batch size", "3", "_unknown.0"]
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_of_a_size_is_no_arithmetic_and_stays(name: str) -> None:
     inputs: dict[str, Shape] = {"x": [name], "past": ["past"], "seq": ["seq"], "none": [None], "other": [None]}
@@ -222,6 +223,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("given", BROKEN.values(), ids=BROKEN)
 def test_a_broken_file_is_refused_or_left_to_the_runtime(given: onnx.ModelProto) -> None:
     """Each of them was the end of the process."""
