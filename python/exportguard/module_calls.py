@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+from . import _core
 from .declaration import Patch
 from .errors import InvalidArgumentError
-from .rewrites.written import Writes
 
 # The number says which call it is: what was no tensor in its arguments, and what has to be computed for an example.
 _LIBRARY: Any = torch.library.Library("exportguard_modules", "DEF")  # type: ignore[no-untyped-call]
@@ -93,9 +93,9 @@ class ModuleCall:
     def run(self, tensors: Sequence[Any], sizes: Sequence[Any]) -> list[torch.Tensor]:
         """What the module returns, each tensor in memory of its own, as an operator must."""
         args, kwargs = self.given(tensors, sizes)
-        written: set[int] = set()
-        with _as_it_is(), Writes(lambda tensor: written.add(tensor.untyped_storage()._cdata)):
+        with _as_it_is(), _core.WriteWatch() as watch:
             returned = torch.func.functional_call(self.module, self.weights(tensors), tuple(args), kwargs)
+        written = {tensor.untyped_storage()._cdata for tensor, *_ in watch.taken()}
         self._require_unwritten([tensor.untyped_storage()._cdata in written for tensor in tensors])
         self.returned[:] = [pytree.tree_map_only(torch.Tensor, lambda leaf: _TENSOR, returned)]
         return [leaf.clone() for leaf in pytree.tree_leaves(returned) if isinstance(leaf, torch.Tensor)]

@@ -4,6 +4,7 @@
 
 #include "python/bindings.h"
 #include "python/declared_patch.h"
+#include "python/write_watch.h"
 
 namespace exportguard::python {
 namespace {
@@ -52,6 +53,7 @@ void bind_export_patches(py::module_& m) {
 void bind_guard(py::module_& m) {
   bind_changes(m);
   bind_export_patches(m);
+  bind_write_watch(m);
   m.def(
       "declare_patch", [](const py::object& patch) { guard::Registry::process().add(declaration_of(patch)); },
       py::arg("patch"), "Makes the patch known to every guard of this process, C++ guards too.");

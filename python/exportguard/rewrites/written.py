@@ -4,41 +4,16 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from exportguard import _core
 from exportguard.declaration.interrupts import DeferredInterrupts
-
-
-class Writes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Tells of each tensor that an operator is about to write into, and of operators with what they returned.
-
-    Versions of tensors do not tell: below autograd, where operators run, they stay, and `tensor.data` has its own.
-    """
-
-    supports_higher_order_operators = True
-
-    def __init__(self, before: Callable[[torch.Tensor], None], made: Callable[[Any, Any], None] | None = None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._before, self._made = before, made
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        written = _written_arguments(func)
-        for tensor in pytree.tree_leaves([_given(argument, args, kwargs) for argument in written]) if written else ():
-            if isinstance(tensor, torch.Tensor):
-                self._before(tensor)
-        returned = func(*args, **kwargs)
-        if self._made is not None:
-            self._made(func, returned)
-        return returned
 
 
 @functools.lru_cache(maxsize=4096)
@@ -72,17 +47,9 @@ def may_write(node: Node) -> bool:
     return target is not operator.getitem and not of_numbers
 
 
-def _given(argument: tuple[int, str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    place, name = argument
-    return args[place] if place < len(args) else kwargs.get(name)
-
-
-#: The offset, the sizes and the strides of a tensor.
-_Form = tuple[int, torch.Size, tuple[int, ...]]
-
-
-def _form(tensor: torch.Tensor) -> _Form:
-    return int(tensor.storage_offset()), tensor.shape, tensor.stride()
+def _form(tensor: torch.Tensor) -> tuple[int, list[int], list[int]]:
+    """The offset, the sizes and the strides."""
+    return int(tensor.storage_offset()), [*tensor.shape], [*tensor.stride()]
 
 
 @dataclass(frozen=True)
@@ -91,7 +58,9 @@ class Before:
 
     tensor: torch.Tensor
     content: torch.UntypedStorage
-    form: _Form
+    offset: int
+    sizes: list[int]
+    strides: list[int]
     version: int | None
 
     @classmethod
@@ -100,7 +69,7 @@ class Before:
         # Tensors made under torch.inference_mode() have no version.
         version = None if tensor.is_inference() else tensor._version
         storage: Any = tensor.untyped_storage()  # whose clone has no types
-        return cls(tensor, storage.clone(), _form(tensor), version)
+        return cls(tensor, storage.clone(), *_form(tensor), version)
 
     def restore(self) -> None:
         """Puts it back."""
@@ -108,9 +77,10 @@ class Before:
         if storage.nbytes() != self.content.nbytes():
             storage.resize_(self.content.nbytes())
         storage.copy_(self.content)
-        if _form(self.tensor) != self.form:  # x.t_(), x.unsqueeze_(0), x.resize_(3)
+        form = self.offset, self.sizes, self.strides
+        if _form(self.tensor) != form:  # x.t_(), x.unsqueeze_(0), x.resize_(3)
             with torch.no_grad():
-                self.tensor.set_(storage, *self.form)
+                self.tensor.set_(storage, *form)
         if self.version is not None:  # a gradient that is still to be computed asks for it (torch 2.11 to 2.13)
             torch._C._autograd._unsafe_set_version_counter((self.tensor,), (self.version,))
 
@@ -118,14 +88,15 @@ class Before:
 class UndoneWrites:
     """What calls write into memory that is older than they are is put back after each.
 
-    It is copied when it is first written, for weights are large. That takes a look at each operator, some 50
-    microseconds; those of calls that follow one which wrote nothing are not looked at.
+    It is copied when it is first written, for weights are large. Versions of tensors do not tell: below autograd, where
+    operators run, they stay, and `tensor.data` has its own. The calls that follow one which wrote nothing are not
+    watched.
     """
 
     def __init__(self, *, may_write: bool = True) -> None:
         """`may_write` is false where it is known that no call writes into anything."""
         self._before: dict[int, Before] = {}
-        self._made: set[int] = set()
+        self._watch: _core.WriteWatch | None = None
         self._writes_nothing = not may_write
 
     @contextmanager
@@ -136,20 +107,30 @@ class UndoneWrites:
                 yield
             self._writes_nothing = not self._before
         finally:
-            self._made.clear()
             with DeferredInterrupts():
                 for before in self._before.values():
                     before.restore()
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        # `torch.cond` and its kin compile themselves where a model runs, which they cannot do within a mode (torch 2.11
-        # to 2.13).
-        with torch.compiler.set_stance("force_eager"), Writes(self._keep, self._take_as_new):
-            yield
+        around = self._watch
+        try:
+            with _core.WriteWatch() as self._watch:
+                try:
+                    yield
+                finally:
+                    self._take()
+        finally:
+            self._watch = around
+
+    def _take(self) -> None:
+        """Takes over what was copied by now; what was written in an earlier call is known as it was before that."""
+        for tensor, *before in () if self._watch is None else self._watch.taken():
+            self._before.setdefault(tensor.untyped_storage()._cdata, Before(tensor, *before))
 
     def has_written(self, tensor: torch.Tensor) -> bool:
         """Whether a call was seen to write into the memory of a tensor that is older than it."""
+        self._take()
         return tensor.untyped_storage()._cdata in self._before
 
     def left(self, value: Any) -> Any:
@@ -159,31 +140,7 @@ class UndoneWrites:
         """
         if not isinstance(value, torch.Tensor) or not has_memory(value):
             return value
-        return value.detach().clone() if value.untyped_storage()._cdata in self._before else value
-
-    def _keep(self, tensor: torch.Tensor) -> None:
-        if not has_memory(tensor):
-            return
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self._before and storage._cdata not in self._made:
-            self._before[storage._cdata] = Before.of(tensor)
-
-    def _take_as_new(self, func: Any, returned: Any) -> None:
-        if _returns_aliases(func):
-            return
-        if type(returned) is torch.Tensor:
-            if has_memory(returned):
-                self._made.add(returned.untyped_storage()._cdata)
-        else:
-            tensors = (leaf for leaf in pytree.tree_leaves(returned) if isinstance(leaf, torch.Tensor))
-            self._made.update(tensor.untyped_storage()._cdata for tensor in tensors if has_memory(tensor))
-
-
-@functools.lru_cache(maxsize=4096)
-def _returns_aliases(func: Any) -> bool:
-    """Whether what an operator returns may lie in memory that it was given."""
-    schema = getattr(func, "_schema", None)
-    return schema is None or any(value.alias_info is not None for value in schema.returns)
+        return value.detach().clone() if self.has_written(value) else value
 
 
 def has_memory(tensor: torch.Tensor) -> bool:

@@ -1,0 +1,180 @@
+#include "python/write_watch.h"
+
+#include <ATen/core/function_schema.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Storage.h>
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+namespace exportguard::python {
+namespace {
+
+/// What the schema of an operator says.
+struct Effects {
+  std::vector<std::size_t> written;  ///< arguments, by their places
+  bool returns_aliases = false;      ///< what it returns may lie in memory that it was given
+};
+
+/// The storages of the arguments of a call, which the callback behind it is not told.
+struct Given : at::ObserverContext {
+  std::vector<const c10::StorageImpl*> storages;
+  const Effects* effects = nullptr;
+};
+
+/// The watches of this thread, the innermost last; one pair of callbacks serves them all.
+thread_local std::vector<WriteWatch*> watches;
+thread_local at::CallbackHandle callback = 0;
+/// Schemas lie where they are while their operators are registered, and each has its own name.
+thread_local std::unordered_map<const char*, Effects> known_effects;
+
+const Effects& effects_of(const at::RecordFunction& call) {
+  const auto [known, is_new] = known_effects.try_emplace(call.name());
+  if (!is_new) return known->second;
+  const std::optional<c10::FunctionSchema> schema = call.operator_schema();
+  if (!schema) return known->second;  // a function of the TorchScript interpreter: its operators are told themselves
+  for (std::size_t place = 0; place < schema->arguments().size(); ++place) {
+    const c10::AliasInfo* alias = schema->arguments()[place].alias_info();
+    if (alias != nullptr && alias->isWrite()) known->second.written.push_back(place);
+  }
+  known->second.returns_aliases =
+      std::ranges::any_of(schema->returns(), [](const c10::Argument& value) { return value.alias_info() != nullptr; });
+  return known->second;
+}
+
+/// Whether a tensor has data of its own in one storage. Fake tensors and wrappers have none.
+bool has_memory(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided && tensor.has_storage() && !tensor.is_meta() &&
+         !tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python);
+}
+
+template <typename Visit>
+void for_each_tensor(const c10::IValue& value, const Visit& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isTensorList() || value.isOptionalTensorList() || value.isList()) {
+    for (const c10::IValue& item : value.toListRef()) for_each_tensor(item, visit);
+  } else if (value.isTuple()) {
+    for (const c10::IValue& item : value.toTupleRef().elements()) for_each_tensor(item, visit);
+  }
+}
+
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+
+/// A copy that no mode and no transformation of torch's sees.
+c10::Storage copied(const c10::Storage& storage) {
+  c10::Allocator* allocator = storage.allocator();
+  if (allocator == nullptr) allocator = c10::GetAllocator(storage.device_type());  // memory of another library
+  const std::size_t size = storage.nbytes();
+  return {c10::Storage::use_byte_size_t(), size, allocator->clone(storage.data(), size), allocator, true};
+}
+
+std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& call) {
+  auto given = std::make_unique<Given>();
+  given->effects = &effects_of(call);
+  if (!given->effects->returns_aliases) {
+    for (const c10::IValue& argument : call.inputs()) {
+      for_each_tensor(argument, [&](const at::Tensor& tensor) {
+        if (has_memory(tensor)) given->storages.push_back(storage_of(tensor));
+      });
+    }
+  }
+  if (!given->effects->written.empty()) {
+    for (WriteWatch* watch : watches) watch->before_call(call);
+  }
+  return given;
+}
+
+void after(const at::RecordFunction& call, at::ObserverContext* given) {
+  for (WriteWatch* watch : watches) watch->after_call(call, given);
+}
+
+py::object to_python(const WriteWatch::Written& written) {
+  const auto content = py::reinterpret_steal<py::object>(THPStorage_Wrap(written.content));
+  return py::make_tuple(written.tensor, content, written.offset, written.sizes, written.strides, written.version);
+}
+
+}  // namespace
+
+void WriteWatch::begin() {
+  if (watches.empty()) {
+    callback = at::addThreadLocalCallback(at::RecordFunctionCallback(&before, &after)
+                                              .needsInputs(true)
+                                              .needsOutputs(true)
+                                              .scopes({at::RecordScope::FUNCTION}));
+  }
+  watches.push_back(this);
+}
+
+void WriteWatch::end() {
+  std::erase(watches, this);
+  if (watches.empty()) {
+    at::removeCallback(callback);
+    known_effects.clear();
+  }
+  made_.clear();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+std::vector<WriteWatch::Written> WriteWatch::taken() { return std::exchange(written_, {}); }
+
+void WriteWatch::before_call(const at::RecordFunction& call) {
+  const c10::ArrayRef<const c10::IValue> arguments = call.inputs();
+  for (const std::size_t place : effects_of(call).written) {
+    if (place < arguments.size()) {
+      for_each_tensor(arguments[place], [this](const at::Tensor& tensor) { keep(tensor); });
+    }
+  }
+}
+
+void WriteWatch::after_call(const at::RecordFunction& call, const at::ObserverContext* context) {
+  const auto* given = static_cast<const Given*>(context);
+  if (given == nullptr || given->effects->returns_aliases) return;
+  for (const c10::IValue& result : call.outputs()) {
+    for_each_tensor(result, [&](const at::Tensor& tensor) {
+      if (!has_memory(tensor)) return;
+      const c10::StorageImpl* storage = storage_of(tensor);
+      // Functions that do nothing return their argument, as dropout does where nothing is trained.
+      if (std::ranges::find(given->storages, storage) == given->storages.end()) made_.insert(storage);
+    });
+  }
+}
+
+void WriteWatch::keep(const at::Tensor& tensor) {
+  if (!has_memory(tensor) || made_.contains(storage_of(tensor)) || kept_.contains(storage_of(tensor))) return;
+  try {
+    const auto version = tensor.is_inference() ? std::nullopt : std::optional(tensor._version());
+    written_.push_back({tensor, copied(tensor.storage()), tensor.storage_offset(), tensor.sizes().vec(),
+                        tensor.strides().vec(), version});
+    kept_.insert(storage_of(tensor));
+  } catch (...) {  // torch writes what a callback throws to the log, and goes on
+    if (!failure_) failure_ = std::current_exception();
+  }
+}
+
+void bind_write_watch(py::module_& m) {
+  py::class_<WriteWatch>(m, "WriteWatch", "What operators write into although it is older than a `with` block of this.")
+      .def(py::init<>())
+      .def(
+          "__enter__",
+          [](WriteWatch& watch) -> WriteWatch& {
+            watch.begin();
+            return watch;
+          },
+          py::return_value_policy::reference)
+      .def("__exit__", [](WriteWatch& watch, const py::args&) { watch.end(); })
+      .def(
+          "taken",
+          [](WriteWatch& watch) {
+            py::list found;
+            for (const WriteWatch::Written& written : watch.taken()) found.append(to_python(written));
+            return found;
+          },
+          "The tensors written since it was last asked, each storage once: (tensor, copy of its storage, offset, "
+          "sizes, "
+          "strides, version or None), as they were before.");
+}
+
+}  // namespace exportguard::python
