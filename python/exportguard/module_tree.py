@@ -1,19 +1,22 @@
-"""The modules, weights and buffers of a module by their names, found in one walk.
+"""The modules, weights and buffers of a module by their names, found in one walk in C++.
 
-`torch.nn.Module.named_modules` is a generator within a generator for each level, and a model that is called again and
-again is gone through before and behind each call.
+A model that is called again and again is gone through before and behind each call.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch.nn import Module
 
-_OWN = ("modules", "named_modules", "parameters", "named_parameters", "buffers", "named_buffers", "_named_members")
+from exportguard import _core
+
+#: What lists modules, or says which are the same.
+_OWN = ("modules", "named_modules", "parameters", "named_parameters", "buffers", "named_buffers", "_named_members", "__eq__", "__hash__")
 
 
 def _lists_as_torch(kind: type) -> bool:
@@ -46,35 +49,17 @@ def named_modules(module: Module) -> list[tuple[str, Module]]:
     >>> [name for name, _ in named_modules(torch.nn.Sequential(layer, torch.nn.Sequential(layer, torch.nn.ReLU())))]
     ['', '0', '1', '1.1']
     """
-    found: dict[Module, str] = {}
-    waiting = [("", module)]
-    while waiting:
-        name, one = waiting.pop()
-        if one in found:
-            continue
-        if not _is_plain(type(one)):
-            return list(module.named_modules())
-        found[one] = name
-        if one._modules:
-            begin = f"{name}." if name else ""
-            waiting += [(begin + part, inner) for part, inner in reversed(one._modules.items()) if inner is not None]
-    return [(name, one) for one, name in found.items()]
+    found = _core.named_modules(module, _is_plain)
+    return list(module.named_modules()) if found is None else found
 
 
-def named_parameters(module: Module) -> Iterator[tuple[str, torch.nn.Parameter]]:
+def named_parameters(module: Module) -> Sequence[tuple[str, torch.nn.Parameter]]:
     """Those of `module.named_parameters()`."""
-    return _named("_parameters", module) if _is_plain(type(module)) else module.named_parameters()
+    found: Any = _core.named_tensors(module, "_parameters", _is_plain)
+    return list(module.named_parameters()) if found is None else found  # type: ignore[no-any-return]
 
 
-def named_buffers(module: Module) -> Iterator[tuple[str, torch.Tensor]]:
+def named_buffers(module: Module) -> Sequence[tuple[str, torch.Tensor]]:
     """Those of `module.named_buffers()`."""
-    return _named("_buffers", module) if _is_plain(type(module)) else module.named_buffers()
-
-
-def _named(kind: str, module: Module) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    met: set[torch.Tensor] = set()
-    for name, one in named_modules(module):
-        for part, tensor in getattr(one, kind).items():
-            if tensor is not None and tensor not in met:
-                met.add(tensor)
-                yield f"{name}.{part}" if name else part, tensor
+    found = _core.named_tensors(module, "_buffers", _is_plain)
+    return list(module.named_buffers()) if found is None else found

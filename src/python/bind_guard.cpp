@@ -4,6 +4,8 @@
 
 #include "python/bindings.h"
 #include "python/declared_patch.h"
+#include "python/module_tree.h"
+#include "python/namespaces.h"
 #include "python/write_watch.h"
 
 namespace exportguard::python {
@@ -54,6 +56,8 @@ void bind_guard(py::module_& m) {
   bind_changes(m);
   bind_export_patches(m);
   bind_write_watch(m);
+  bind_module_tree(m);
+  bind_namespaces(m);
   m.def(
       "declare_patch", [](const py::object& patch) { guard::Registry::process().add(declaration_of(patch)); },
       py::arg("patch"), "Makes the patch known to every guard of this process, C++ guards too.");

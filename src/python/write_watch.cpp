@@ -1,6 +1,8 @@
 #include "python/write_watch.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Storage.h>
 
@@ -16,12 +18,14 @@ namespace {
 struct Effects {
   std::vector<std::size_t> written;  ///< arguments, by their places
   bool returns_aliases = false;      ///< what it returns may lie in memory that it was given
+  bool is_composite = true;          ///< it may be made of other operators, which are told themselves
 };
 
 /// The storages of the arguments of a call, which the callback behind it is not told.
 struct Given : at::ObserverContext {
   std::vector<const c10::StorageImpl*> storages;
   const Effects* effects = nullptr;
+  bool is_kernel = false;
 };
 
 /// The watches of this thread, the innermost last; one pair of callbacks serves them all.
@@ -29,6 +33,23 @@ thread_local std::vector<WriteWatch*> watches;
 thread_local at::CallbackHandle callback = 0;
 /// Schemas lie where they are while their operators are registered, and each has its own name.
 thread_local std::unordered_map<const char*, Effects> known_effects;
+/// How many kernels are running: what they call is theirs, and so is its memory.
+thread_local int kernels = 0;
+
+constexpr c10::DispatchKeySet functorch_wrappers({c10::DispatchKey::FuncTorchBatched,
+                                                  c10::DispatchKey::FuncTorchGradWrapper,
+                                                  c10::DispatchKey::FuncTorchVmapMode});
+
+template <typename Visit>
+void for_each_tensor(const c10::IValue& value, const Visit& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isTensorList() || value.isOptionalTensorList() || value.isList()) {
+    for (const c10::IValue& item : value.toListRef()) for_each_tensor(item, visit);
+  } else if (value.isTuple()) {
+    for (const c10::IValue& item : value.toTupleRef().elements()) for_each_tensor(item, visit);
+  }
+}
 
 const Effects& effects_of(const at::RecordFunction& call) {
   const auto [known, is_new] = known_effects.try_emplace(call.name());
@@ -41,24 +62,29 @@ const Effects& effects_of(const at::RecordFunction& call) {
   }
   known->second.returns_aliases =
       std::ranges::any_of(schema->returns(), [](const c10::Argument& value) { return value.alias_info() != nullptr; });
+  const auto handle = c10::Dispatcher::singleton().findSchema(schema->operator_name());
+  known->second.is_composite = !handle || handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   return known->second;
+}
+
+/// Whether what is called does the work itself, in memory of its own but for what its schema says: no operator that is
+/// made of others, and none that functorch applies to other tensors.
+bool is_kernel(const Effects& effects, c10::ArrayRef<const c10::IValue> arguments) {
+  if (effects.is_composite) return false;
+  if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return false;
+  bool is_wrapped = false;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      is_wrapped = is_wrapped || (tensor.defined() && tensor.key_set().has_any(functorch_wrappers));
+    });
+  }
+  return !is_wrapped;
 }
 
 /// Whether a tensor has data of its own in one storage. Fake tensors and wrappers have none.
 bool has_memory(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided && tensor.has_storage() && !tensor.is_meta() &&
          !tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python);
-}
-
-template <typename Visit>
-void for_each_tensor(const c10::IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isTensorList() || value.isOptionalTensorList() || value.isList()) {
-    for (const c10::IValue& item : value.toListRef()) for_each_tensor(item, visit);
-  } else if (value.isTuple()) {
-    for (const c10::IValue& item : value.toTupleRef().elements()) for_each_tensor(item, visit);
-  }
 }
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
@@ -72,8 +98,10 @@ c10::Storage copied(const c10::Storage& storage) {
 }
 
 std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& call) {
+  if (kernels > 0) return nullptr;
   auto given = std::make_unique<Given>();
   given->effects = &effects_of(call);
+  given->is_kernel = is_kernel(*given->effects, call.inputs());
   if (!given->effects->returns_aliases) {
     for (const c10::IValue& argument : call.inputs()) {
       for_each_tensor(argument, [&](const at::Tensor& tensor) {
@@ -84,10 +112,14 @@ std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& call) {
   if (!given->effects->written.empty()) {
     for (WriteWatch* watch : watches) watch->before_call(call);
   }
+  kernels += given->is_kernel ? 1 : 0;
   return given;
 }
 
-void after(const at::RecordFunction& call, at::ObserverContext* given) {
+void after(const at::RecordFunction& call, at::ObserverContext* context) {
+  const auto* given = static_cast<const Given*>(context);
+  if (given == nullptr) return;
+  kernels -= given->is_kernel ? 1 : 0;
   for (WriteWatch* watch : watches) watch->after_call(call, given);
 }
 
@@ -131,7 +163,7 @@ void WriteWatch::before_call(const at::RecordFunction& call) {
 
 void WriteWatch::after_call(const at::RecordFunction& call, const at::ObserverContext* context) {
   const auto* given = static_cast<const Given*>(context);
-  if (given == nullptr || given->effects->returns_aliases) return;
+  if (given->effects->returns_aliases) return;
   for (const c10::IValue& result : call.outputs()) {
     for_each_tensor(result, [&](const at::Tensor& tensor) {
       if (!has_memory(tensor)) return;

@@ -65,6 +65,9 @@ READING: dict[str, Way] = {
     "a part that is copied": lambda x: x[x > 3].mul_(2),
     "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None]).add_(1),
     "a convolution": lambda x: F.conv1d(x[None], torch.ones(2, 3, 2)).relu_(),
+    "a mean": lambda x: x.mean(-1, keepdim=True).add_(1),
+    "a layer": lambda x: F.linear(x[None], torch.ones(2, 4), torch.ones(2)).mul_(2),
+    "products": lambda x: torch.einsum("ij,kj->ik", x, x).std(0),
     "a sort": lambda x: x.sort()[0].add_(1),
     "a normalization": lambda x: F.layer_norm(x, (4,)).add_(1),
     "a recurrent layer": lambda x: torch.nn.LSTM(4, 2)(x)[0].add_(1),
@@ -96,7 +99,7 @@ def test_what_a_call_made_itself_is_not_kept(way: str) -> None:
     given = _given()
     with torch.no_grad(), _core.WriteWatch() as watch:
         READING[way](given)
-    assert given.untyped_storage()._cdata not in {tensor.untyped_storage()._cdata for tensor, *_ in watch.taken()}
+    assert watch.taken() == []
     assert torch.equal(given, _given())
 
 

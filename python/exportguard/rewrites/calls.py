@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from exportguard import _core
 from exportguard.containers import elements_of, file_of_module, names_of_module
 from exportguard.model_code import is_installed, is_users, is_users_class, is_users_module
 from exportguard.module_tree import named_modules
@@ -24,7 +25,8 @@ _CALLED_TO_MAKE = ("__init__", "__new__", "__post_init__")  # an object of a cla
 _PLAIN = frozenset({bool, float, int, str, type(None)})
 #: Without an element they lead to nothing: most of what a module has are dictionaries of hooks that it has not.
 _CONTAINERS = frozenset({dict, collections.OrderedDict, list, tuple, set})
-_NAMING = (type, types.FunctionType)
+#: What may lead to more, beside classes.
+_LEADING = frozenset({types.FunctionType, types.MethodType, staticmethod, classmethod, property})
 _LOOKED_AT = 64  # elements of a container, which are mostly alike
 
 
@@ -62,16 +64,8 @@ def _modules(pending: list[str]) -> list[types.ModuleType]:
         if module is None or name in found or not is_users_module(module):
             continue
         found[name] = module
-        pending += {name for name in _modules_named_by(module) if isinstance(name, str)} - found.keys()
+        pending += _core.modules_named_in(names_of_module(module)) - found.keys()
     return list(found.values())
-
-
-def _modules_named_by(module: types.ModuleType) -> Iterator[Any]:
-    for value in names_of_module(module).values():
-        if isinstance(value, types.ModuleType):
-            yield names_of_module(value).get("__name__")
-        elif isinstance(value, _NAMING):
-            yield getattr(value, "__module__", None)
 
 
 class _Calls:
@@ -188,16 +182,17 @@ def _inside(function: types.FunctionType) -> Iterator[object]:
 
 def _named_by(function: types.FunctionType) -> Iterator[object]:
     """What the names in a function's code stand for: globals, and what it takes from modules, imported by it or not."""
-    names = all_names(function.__code__)
-    package = function.__globals__.get("__package__") or ""
-    for name in names:
-        value = function.__globals__.get(name)
-        if value is None:
-            value = sys.modules.get(name) or sys.modules.get(f"{package}.{name}")
-        yield value
-        if isinstance(value, types.ModuleType) and is_users_module(value):
-            held = names_of_module(value)
-            yield from (held[inner] for inner in names & held.keys())
+    names, held = all_names(function.__code__), function.__globals__
+    package = held.get("__package__") or ""
+    own = {name for name in names & held.keys() if held[name] is not None}
+    of_modules = (sys.modules.get(name) or sys.modules.get(f"{package}.{name}") for name in names - own)
+    for value in (*map(held.__getitem__, own), *of_modules):
+        kind = type(value)
+        if kind in _LEADING or issubclass(kind, type):
+            yield value
+        elif issubclass(kind, types.ModuleType) and is_users_module(value):
+            inner = names_of_module(value)
+            yield from map(inner.__getitem__, names & inner.keys())
 
 
 __all__ = ["Called"]

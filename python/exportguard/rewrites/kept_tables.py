@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from exportguard import _core
 from exportguard.containers import file_of_module
 from exportguard.model_code import is_installed
 
@@ -40,7 +41,7 @@ class KeptTables:
         for _, space in self._spaces:
             for value in space.values():
                 self._note(value, _DEEP)
-        for cache in _cached_functions(every):
+        for cache in _core.values_of_type([*map(vars, every)], functools._lru_cache_wrapper):
             self._note(cache, 0)
 
     def restore(self) -> None:
@@ -100,17 +101,8 @@ def _has_models(module: types.ModuleType) -> bool:
     """Whether a module is the user's own, or one of a package that defines parts of models."""
     if module.__name__.partition(".")[0] in _KNOWN:
         return False
-    kinds = [value for value in vars(module).values() if isinstance(value, type)]
-    own = (kind for kind in kinds if kind.__module__ == module.__name__)
-    return not is_installed(file_of_module(module) or "") or any(issubclass(kind, torch.nn.Module) for kind in own)
-
-
-def _cached_functions(modules: Iterable[types.ModuleType]) -> Iterator[Any]:
-    """Those under `functools.lru_cache`, of modules and of their classes."""
-    values = [value for module in modules for value in vars(module).values()]
-    kinds = {id(value): value for value in values if isinstance(value, type)}  # most are named by many modules
-    inner = (value for kind in kinds.values() for value in vars(kind).values())
-    return (value for value in (*values, *inner) if type(value) is functools._lru_cache_wrapper)
+    is_own = not is_installed(file_of_module(module) or "")
+    return is_own or _core.defines_kind_of(vars(module), module.__name__, torch.nn.Module)
 
 
 def _is_filled(cell: types.CellType) -> bool:

@@ -369,6 +369,11 @@ class KeptModule:
         return snapshot_of(self.module)
 
     @functools.cached_property
+    def _weights(self) -> list[tuple[str, torch.nn.Parameter]]:
+        """Those that have a version."""
+        return [(name, weight) for name, weight in named_parameters(self.module) if not weight.is_inference()]
+
+    @functools.cached_property
     def _states(self) -> list[Before]:
         """What buffers and plain tensors hold, which a call may write into or not, as its sizes and data say."""
         weights = {weight.untyped_storage()._cdata for _, weight in named_parameters(self.module) if has_memory(weight)}
@@ -390,8 +395,7 @@ class KeptModule:
         :raises RewriteError: it wrote into a weight, where those before it wrote into nothing
         """
         states, before = self._states, self._before
-        named = named_parameters(self.module)
-        weights = [(name, weight, weight._version) for name, weight in named if not weight.is_inference()]
+        versions = [weight._version for _, weight in self._weights]
         try:
             with same_random_numbers(), self._writes.call() if has_data else nullcontext():
                 yield self.module
@@ -402,7 +406,8 @@ class KeptModule:
                 self.changed.update((slot.describe(), None) for slot in others)
                 before.restore(changes)
                 _put_back(states)
-        written = next((name for name, weight, version in weights if weight._version != version), None)
+        pairs = zip(self._weights, versions, strict=True)
+        written = next((name for (name, weight), version in pairs if weight._version != version), None)
         if written is not None:
             raise RewriteError(
                 f"the model writes into its weight {written} where other sizes or other data do not make it: what "
