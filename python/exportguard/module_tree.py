@@ -16,7 +16,17 @@ from torch.nn import Module
 from exportguard import _core
 
 #: What lists modules, or says which are the same.
-_OWN = ("modules", "named_modules", "parameters", "named_parameters", "buffers", "named_buffers", "_named_members", "__eq__", "__hash__")
+_OWN = (
+    "modules",
+    "named_modules",
+    "parameters",
+    "named_parameters",
+    "buffers",
+    "named_buffers",
+    "_named_members",
+    "__eq__",
+    "__hash__",
+)
 
 
 def _lists_as_torch(kind: type) -> bool:

@@ -7,6 +7,7 @@ look is known.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from exportguard.repeats.moved_axes import MovedAxes
 from exportguard.repeats.operands import Operand
 from exportguard.repeats.paths import leaves
 from exportguard.repeats.pointwise import Pointwise
+from exportguard.repeats.row_by_row import RowByRow
 
 _OF_NO_PATH = Local.of(0)
 
@@ -38,8 +40,7 @@ class Answers:
         self._known: dict[Any, Likeness | tuple[Likeness, ...]] = {}
         self._is_asked_once: dict[Any, bool] = {}
         self._likenesses: dict[int, Likeness] = {}  # by the identity of a result, which may be another tensor by now
-        self._pointwise = Pointwise()
-        self._moved_axes = MovedAxes()
+        self._rules = (Pointwise(), MovedAxes(), RowByRow())
 
     def of(self, mode: Any, call: tuple[Any, Any, Any], ask: Callable[[], Any]) -> Any:
         """What `ask` returns for the operator, arguments and keywords of a call, or results that look like it.
@@ -62,12 +63,11 @@ class Answers:
         known = self._known.get(key)  # nothing, where nothing is remembered
         if known is not None:
             return tuple(map(_made, known)) if isinstance(known, tuple) else _made(known)
-        result = self._pointwise.result(mode, call, operands)
-        if result is None:
-            result = self._moved_axes.result(mode, call, operands)
+        told = (rule.result(mode, call, operands) for rule in self._rules)
+        result = next((result for result in told if result is not None), None)
         if result is None:
             result = ask()
-        if self._remembers:
+        if self._remembers and not _is_factory(func):
             self._note(key, result, operands)
         return result
 
@@ -98,13 +98,17 @@ class Answers:
 
 
 def _makes_the_same_again(func: Any) -> bool:
-    """Whether equal calls of an operator of torch return new tensors of equal looks, and do nothing else.
-
-    Torch copies what `zeros` and its kin return if somebody else holds it: `region._makes_variables`.
-    """
+    """Whether equal calls of an operator of torch return new tensors of equal looks, and do nothing else."""
     if not isinstance(func, torch._ops.OpOverload) or not is_builtin(func) or not is_comparable(func):
         return False
-    return not func._schema.is_mutable and all(one.name != "pin_memory" for one in func._schema.arguments)
+    return not func._schema.is_mutable
+
+
+@functools.cache
+def _is_factory(func: Any) -> bool:
+    """Whether torch copies what an operator returns if somebody else holds it, as `zeros` and its kin:
+    `region._makes_variables`."""
+    return any(one.name == "pin_memory" for one in func._schema.arguments)
 
 
 def _key(value: Any, operands: list[Operand]) -> Any:

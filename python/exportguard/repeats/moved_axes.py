@@ -119,7 +119,10 @@ def _sliced(x: Operand, dim: object = 0, start: Any = None, end: Any = None, ste
 
 
 def _reshaped(x: Operand, sizes: Sequence[Any]) -> _View | None:
-    """Of a tensor that lies row by row, to sizes that have as many elements, as the expressions stand."""
+    """Of a tensor that lies row by row, to sizes that have as many elements, as the expressions stand; or to its own."""
+    own = x.tensor.shape
+    if tuple(map(_expression, sizes)) == x.sizes and all(map(_is_several, own)):
+        return _View(own, x.tensor.stride(), x.tensor.storage_offset())
     found = _completed(x, sizes) if x.strides == rows(x.sizes) else None
     if found is None or not all(map(_is_positive, found)):  # where there may be none, a stride is that of one
         return None
@@ -151,6 +154,14 @@ def _product(sizes: Iterable[Any]) -> sympy.Expr:
 def _is_positive(size: Any) -> bool:
     """Whether a size is never 0, as torch assumes of most symbols."""
     return size > 0 if type(size) is int else bool(size.node.expr.is_positive)
+
+
+def _is_several(size: Any) -> bool:
+    """Whether there are several entries, in the example if the size is symbolic: of one the stride may be any."""
+    if type(size) is int:
+        return size > 1
+    hint = size.node._hint
+    return type(hint) is int and hint > 1
 
 
 def _joined(mode: Any, operands: Sequence[Operand], tensors: Sequence[Any], dim: object = 0) -> Any:

@@ -32,9 +32,11 @@ _OPERATORS = frozenset(
         *("hardsigmoid", "softplus", "isinf", "isnan", "logical_not", "bitwise_not"),
         *("add", "sub", "mul", "div", "rsub", "remainder", "fmod", "maximum", "minimum", "atan2"),
         *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"),
-        *("bitwise_and", "bitwise_or", "bitwise_xor", "where", "clamp", "clamp_min", "clamp_max"),
+        *("bitwise_and", "bitwise_or", "bitwise_xor", "where", "clamp", "clamp_min", "clamp_max", "pow"),
     )
 )
+#: Those whose kernels compute with a symbolic size as with any other number, and ask nothing of it.
+_TAKING_SIZES = frozenset(f"aten::{name}" for name in ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge"))
 
 
 class Pointwise:
@@ -47,7 +49,7 @@ class Pointwise:
     def result(self, mode: Any, call: tuple[Any, Any, Any], operands: Sequence[Operand]) -> Any:
         """The result of a call, a new fake tensor; None where it is left to torch."""
         func, args, kwargs = call
-        if not operands or not self._is_of_elements(func) or not _are_plain(args, kwargs, len(operands)):
+        if not operands or not self._is_of_elements(func) or not _are_plain(func, args, kwargs, len(operands)):
             return None
         if not _are_promoted_plainly(func, operands):
             return None
@@ -82,19 +84,23 @@ def _is_of_elements(func: Any) -> bool:
     return [str(one.type) for one in schema.returns] == ["Tensor"]
 
 
-def _are_plain(args: Sequence[Any], kwargs: Mapping[str, Any], operands: int) -> bool:
-    """Whether the operands are arguments of their own, and nothing else is symbolic."""
+def _are_plain(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], operands: int) -> bool:
+    """Whether the operands are arguments of their own, and nothing else is symbolic but a size that is taken for one."""
     values = [*args, *kwargs.values()]
     tensors = sum(isinstance(value, torch.Tensor) for value in values)
-    return tensors == operands and not any(isinstance(value, SYMBOLIC) for value in values)
+    symbolic = {type(value) for value in values} & {*SYMBOLIC}
+    return tensors == operands and (symbolic <= {torch.SymInt} if func._schema.name in _TAKING_SIZES else not symbolic)
 
 
 def _are_promoted_plainly(func: Any, operands: Sequence[Operand]) -> bool:
     """Whether no tensor of a single number is among others of another dtype: it may stand for a Python number.
 
-    And whether what is chosen by is bool: torch's fake kernel takes no bytes.
+    And whether what is chosen by is bool: torch's fake kernel takes no bytes; and powers are those of floats.
     """
-    is_choice = func._schema.name == "aten::where"
+    name = func._schema.name
+    is_choice = name == "aten::where"
+    if name == "aten::pow" and not all(one.look[DTYPE].is_floating_point for one in operands):
+        return False
     if is_choice and operands[0].look[DTYPE] != torch.bool:
         return False
     values = operands[1:] if is_choice else operands
@@ -205,6 +211,8 @@ def _kind(value: Any) -> Any:
 
 def _dtype_of_two(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.dtype | None:
     def two(value: Any) -> Any:
+        if isinstance(value, torch.SymInt):
+            return 2
         is_tensor = isinstance(value, torch.Tensor)
         return torch.ones([2] * min(value.dim(), 1), dtype=value.dtype, device="cpu") if is_tensor else value
 

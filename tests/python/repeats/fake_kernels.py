@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -59,31 +59,32 @@ class Asking:
                 return made
             return torch.zeros(sizes, dtype=dtype)
 
-    def by_torch(self, func: Any, args: Sequence[Any]) -> Any:
+    def by_torch(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with enable_python_dispatcher(), self.mode:  # as in a trace: kernels in C++ take no symbols
-            return func(*args)
+            return func(*args, **kwargs)
 
-    def by_answers(self, func: Any, args: Sequence[Any]) -> Any:
+    def by_answers(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         def ask() -> Any:
             self.asked += 1
-            return self.by_torch(func, args)
+            return self.by_torch(func, args, kwargs)
 
-        return self.answers.of(self.mode, (func, tuple(args), {}), ask)
+        return self.answers.of(self.mode, (func, tuple(args), kwargs), ask)
 
-    def compared(self, func: Any, args: Sequence[Any]) -> str:
+    def compared(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> str:
         """ "known", "left to torch" or "refused", where torch and the answers say the same of a call."""
+        kwargs = kwargs or {}
         try:
-            expected: Any = self.by_torch(func, args)
+            expected: Any = self.by_torch(func, args, kwargs)
         except Exception:  # whatever torch has against the call, it is to be said by torch
             with pytest.raises(Exception):  # noqa: B017
-                self.by_answers(func, args)
+                self.by_answers(func, args, kwargs)
             assert self.asked == 1, (func, args)
             return "refused"
         guards = len(self.env.guards)
-        got = self.by_answers(func, args)
+        got = self.by_answers(func, args, kwargs)
         if self.asked:
             return "left to torch"
-        told = func, [appearance(value) if isinstance(value, FakeTensor) else value for value in args]
+        told = func, [appearance(value) if isinstance(value, FakeTensor) else value for value in args], kwargs
         assert appearance(got) == appearance(expected), (told, appearance(got), appearance(expected))
         assert list(map(type, got.shape)) == list(map(type, expected.shape)), told
         assert got.untyped_storage().nbytes() == expected.untyped_storage().nbytes(), told
@@ -96,8 +97,8 @@ class Asking:
         return "known"
 
 
-#: An operator and arguments for it, drawn for one trace.
-DrawnCall = Callable[[Asking, random.Random], tuple[Any, Sequence[Any]]]
+#: An operator and arguments for it, by place and perhaps by keyword, drawn for one trace.
+DrawnCall = Callable[[Asking, random.Random], tuple[Any, ...]]
 
 
 def flags_of(value: torch.Tensor) -> Iterator[bool]:

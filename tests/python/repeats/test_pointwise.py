@@ -92,7 +92,8 @@ def drawn_call(asking: Asking, draw: random.Random) -> tuple[Any, list[Any]]:
                 argument.default_value if argument.has_default_value() else draw.choice([None, "floor", "trunc"])
             )
         else:
-            args.append(draw.choice(list(NUMBERS.values())) if "number" in kind else 0.5)
+            numbers = [*NUMBERS.values(), asking.axes["n"], asking.axes["n"] - asking.axes["m"]]
+            args.append(draw.choice(numbers) if "number" in kind else 0.5)
     return func, args
 
 
