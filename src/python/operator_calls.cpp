@@ -1,5 +1,6 @@
 #include "python/operator_calls.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
@@ -231,6 +232,8 @@ py::list OperatorCalls::run(const py::sequence& inputs) const {
   Values values;
   values.reserve(impl_->inputs + impl_->calls.size());
   for (const py::handle input : inputs) values.push_back(input_of(input));
+  std::optional<at::AutoDispatchBelowAutograd> below;  // its kernels do nothing where no gradients are computed
+  if (!at::GradMode::is_enabled()) below.emplace();
   for (const Call& call : impl_->calls) {
     values.push_back(result_of(call, values));
     for (const std::size_t dead : call.last_uses) values[dead] = IValue();

@@ -58,11 +58,14 @@ class Evaluation:
 
     def __call__(self, sizes: Sizes) -> Any:
         """A number or a bool; None where it has no value, or none that is known."""
+        return self.at([sizes[symbol] for symbol in self._symbols])
+
+    def at(self, sizes: Sequence[int]) -> Any:
+        """The same, of sizes in the order of the symbols."""
         if self._function is None:
             return None
-        values = [sizes[symbol] for symbol in self._symbols]
         try:
-            return self._function(*values)
+            return self._function(*sizes)
         except (ArithmeticError, NameError, TypeError, ValueError):
             return None
 

@@ -96,9 +96,9 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     evaluation = Evaluation(guard, symbols)
     count = _number_of_points(ranges)
     points = _all_points(ranges) if count is not None else _some_points(guard, ranges)
-    false = [sizes for sizes in points if evaluation(sizes) is False]
+    false: list[Sizes] = [dict(zip(ranges, sizes, strict=True)) for sizes in points if evaluation.at(sizes) is False]
     if not false:
-        known = count is not None and all(evaluation(sizes) is not None for sizes in _all_points(ranges))
+        known = count is not None and all(evaluation.at(sizes) is not None for sizes in _all_points(ranges))
         if known or any(prove(guard, ranges) for prove in (_is_proved_at_once, _is_proved_above, _is_proved_for_each)):
             return Decision(Answer.PROVED)
         false = [sizes for sizes in _grid(guard, ranges) if evaluation(sizes) is False] if count is None else []
@@ -177,7 +177,7 @@ def _is_proved_for_each(guard: sympy.Basic, domain: Domain) -> bool:
         return False
     others = {symbol: span for symbol, span in domain.items() if symbol not in few}
     try:
-        return all(_is_proved_with(guard, sizes, others) for sizes in _all_points(few))
+        return all(_is_proved_with(guard, dict(zip(few, sizes, strict=True)), others) for sizes in _all_points(few))
     except (ZeroDivisionError, AssertionError):  # as in `_holds`
         return False
 
@@ -286,27 +286,23 @@ def _number_of_points(domain: Domain) -> int | None:
     return count if len(known) == len(widths) and count <= _POINTS else None
 
 
-def _all_points(domain: Domain) -> Iterator[Sizes]:
-    spans = [range(span.low, (span.high or 0) + 1) for span in domain.values()]
-    for sizes in itertools.product(*spans):
-        yield dict(zip(domain, sizes, strict=True))
+def _all_points(domain: Domain) -> Iterator[tuple[int, ...]]:
+    """In the order of the symbols."""
+    return itertools.product(*(range(span.low, (span.high or 0) + 1) for span in domain.values()))
 
 
-def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
+def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[tuple[int, ...]]:
     """Small sizes, usual ones, and those around the numbers in the guard; for several symbols some of all combinations.
 
-    The same ones at each call.
+    The same ones at each call, in the order of the symbols.
     """
     spans = [sorted(sizes_to_try(span, _numbers(guard))) for span in domain.values()]
     if math.prod(map(len, spans)) <= _POINTS:
-        yield from (dict(zip(domain, sizes, strict=True)) for sizes in itertools.product(*spans))
-        return
+        return itertools.product(*spans)
     small = [span[: max(2, math.floor(_POINTS ** (1 / len(spans)) / 2))] for span in spans]
-    if math.prod(map(len, small)) <= _POINTS:
-        yield from (dict(zip(domain, sizes, strict=True)) for sizes in itertools.product(*small))
+    combined = itertools.product(*small) if math.prod(map(len, small)) <= _POINTS else ()
     chosen = random.Random(0)
-    for sizes in zip(*(chosen.choices(span, k=_POINTS) for span in spans), strict=True):
-        yield dict(zip(domain, sizes, strict=True))
+    return itertools.chain(combined, zip(*(chosen.choices(span, k=_POINTS) for span in spans), strict=True))
 
 
 def _numbers(guard: sympy.Basic) -> set[int]:
