@@ -66,7 +66,7 @@ def named_modules(module: Module) -> list[tuple[str, Module]]:
 def named_parameters(module: Module) -> Sequence[tuple[str, torch.nn.Parameter]]:
     """Those of `module.named_parameters()`."""
     found: Any = _core.named_tensors(module, "_parameters", _is_plain)
-    return list(module.named_parameters()) if found is None else found  # type: ignore[no-any-return]
+    return list(module.named_parameters()) if found is None else found
 
 
 def named_buffers(module: Module) -> Sequence[tuple[str, torch.Tensor]]:

@@ -1,7 +1,7 @@
 #include "python/operator_calls.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ScalarOps.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 #include <pybind11/stl.h>
@@ -36,12 +36,19 @@ struct Operand {
   bool is_tensor;
 };
 
+/// Which sizes a tensor is to have, `item` of the results if there are several.
+struct Expected {
+  std::size_t item;
+  std::vector<std::int64_t> sizes;  ///< numbers, and below 0 places in a table
+};
+
 /// A call; without an operator the choice of an item of its one operand.
 struct Call {
   std::optional<c10::OperatorHandle> op;
   std::vector<Operand> operands;
   std::size_t item = 0;
   std::vector<std::size_t> last_uses;
+  std::vector<Expected> expected;
 };
 
 bool is_value(py::handle given) { return py::isinstance<ValueNumber>(given); }
@@ -118,6 +125,27 @@ IValue constant_of(const c10::Argument& argument, py::handle given) {
   return torch::jit::toIValue(given, argument.real_type(), argument.N());
 }
 
+const at::Tensor* tensor_of(const IValue& result, std::size_t item) {
+  if (result.isTensor()) return item == 0 ? &result.toTensor() : nullptr;
+  if (result.isTuple()) {
+    const auto& elements = result.toTupleRef().elements();
+    return item < elements.size() && elements[item].isTensor() ? &elements[item].toTensor() : nullptr;
+  }
+  if (!result.isTensorList()) return nullptr;
+  const c10::ArrayRef<IValue> tensors = result.toListRef();
+  return item < tensors.size() ? &tensors[item].toTensor() : nullptr;
+}
+
+bool is_as_expected(const IValue& result, const Expected& expected, const std::vector<std::int64_t>& table) {
+  const at::Tensor* tensor = tensor_of(result, expected.item);
+  if (tensor == nullptr || !tensor->defined()) return true;
+  const c10::IntArrayRef sizes = tensor->sizes();
+  return std::ranges::equal(sizes, expected.sizes, [&table](std::int64_t size, std::int64_t told) {
+    const std::int64_t known = told < 0 ? table.at(static_cast<std::size_t>(-1 - told)) : told;
+    return known < 0 || known == size;
+  });
+}
+
 /// An input of a run: it says itself what it is.
 IValue input_of(py::handle given) {
   if (THPVariable_Check(given.ptr())) return THPVariable_Unpack(given.ptr());
@@ -162,6 +190,27 @@ struct OperatorCalls::Impl {
     return given.is_none() ? IValue() : input_of(given);
   }
 
+  /// The wanted values; nothing if one is not as expected, where there is a table.
+  std::optional<py::list> run(const py::sequence& given, const std::vector<std::int64_t>* table) const {
+    if (given.size() != inputs) {
+      throw std::invalid_argument(fmt::format("{} inputs are needed, got {}", inputs, given.size()));
+    }
+    Values values;
+    values.reserve(inputs + calls.size());
+    for (const py::handle input : given) values.push_back(input_of(input));
+    std::optional<at::AutoDispatchBelowAutograd> below;  // its kernels do nothing where no gradients are computed
+    if (!at::GradMode::is_enabled()) below.emplace();
+    for (const Call& call : calls) {
+      values.push_back(result_of(call, values));
+      const auto is_met = [&](const Expected& one) { return is_as_expected(values.back(), one, *table); };
+      if (table != nullptr && !std::ranges::all_of(call.expected, is_met)) return std::nullopt;
+      for (const std::size_t dead : call.last_uses) values[dead] = IValue();
+    }
+    py::list found;
+    for (const std::size_t value : wanted) found.append(torch::jit::toPyObject(values[value]));
+    return found;
+  }
+
   static void add_uses(const Operand& operand, std::vector<std::size_t>& uses) {
     const auto add = [&uses](const auto& content) {
       const auto* value = std::get_if<ValueNumber>(&content);
@@ -185,6 +234,7 @@ std::size_t OperatorCalls::add(const std::string& name, const std::string& overl
   Call call{operators::find_operator(name.substr(0, colons), op + "." + (overload.empty() ? "default" : overload)),
             {},
             0,
+            {},
             {}};
   if (!call.op) throw std::invalid_argument(fmt::format("no operator {}.{}", name, overload));
 
@@ -208,7 +258,7 @@ std::size_t OperatorCalls::add(const std::string& name, const std::string& overl
 }
 
 std::size_t OperatorCalls::pick(ValueNumber value, std::size_t item) {
-  return impl_->append({std::nullopt, {{value, false}}, item, {}});
+  return impl_->append({std::nullopt, {{value, false}}, item, {}, {}});
 }
 
 void OperatorCalls::want(const std::vector<std::size_t>& values) {
@@ -225,22 +275,16 @@ void OperatorCalls::want(const std::vector<std::size_t>& values) {
   }
 }
 
-py::list OperatorCalls::run(const py::sequence& inputs) const {
-  if (inputs.size() != impl_->inputs) {
-    throw std::invalid_argument(fmt::format("{} inputs are needed, got {}", impl_->inputs, inputs.size()));
-  }
-  Values values;
-  values.reserve(impl_->inputs + impl_->calls.size());
-  for (const py::handle input : inputs) values.push_back(input_of(input));
-  std::optional<at::AutoDispatchBelowAutograd> below;  // its kernels do nothing where no gradients are computed
-  if (!at::GradMode::is_enabled()) below.emplace();
-  for (const Call& call : impl_->calls) {
-    values.push_back(result_of(call, values));
-    for (const std::size_t dead : call.last_uses) values[dead] = IValue();
-  }
-  py::list wanted;
-  for (const std::size_t value : impl_->wanted) wanted.append(torch::jit::toPyObject(values[value]));
-  return wanted;
+void OperatorCalls::expect(std::size_t value, std::size_t item, std::vector<std::int64_t> sizes) {
+  if (value < impl_->inputs) throw std::invalid_argument(fmt::format("value {} is an input", value));
+  impl_->calls.at(value - impl_->inputs).expected.push_back({item, std::move(sizes)});
+}
+
+py::list OperatorCalls::run(const py::sequence& inputs) const { return *impl_->run(inputs, nullptr); }
+
+std::optional<py::list> OperatorCalls::run_as_expected(const py::sequence& inputs,
+                                                       const std::vector<std::int64_t>& table) const {
+  return impl_->run(inputs, &table);
 }
 
 void bind_operator_calls(py::module_& m) {
@@ -253,7 +297,11 @@ void bind_operator_calls(py::module_& m) {
       .def("pick", &OperatorCalls::pick, py::arg("value"), py::arg("item"),
            "Appends the choice of one of several results; its number.")
       .def("want", &OperatorCalls::want, py::arg("values"), "Says which values are wanted.")
-      .def("run", &OperatorCalls::run, py::arg("inputs"), "The wanted values.");
+      .def("expect", &OperatorCalls::expect, py::arg("value"), py::arg("item"), py::arg("sizes"),
+           "Says which sizes a tensor of a value is to have: numbers, and -1 - k for the k-th of a run's table.")
+      .def("run", &OperatorCalls::run, py::arg("inputs"), "The wanted values.")
+      .def("run_as_expected", &OperatorCalls::run_as_expected, py::arg("inputs"), py::arg("table"),
+           "The wanted values; None if a tensor has other sizes. A -1 in the table stands for any size.");
 }
 
 }  // namespace exportguard::python

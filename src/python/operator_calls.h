@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,9 +36,17 @@ class [[gnu::visibility("hidden")]] OperatorCalls {
   /// Says which values are wanted; nothing may be appended afterwards.
   void want(const std::vector<std::size_t>& values);
 
+  /// Says which sizes a tensor is to have that is a value, or one of several results of a value: numbers, and below 0
+  /// the places in the table of a run, of which -1 is the first.
+  void expect(std::size_t value, std::size_t item, std::vector<std::int64_t> sizes);
+
   /// The wanted values, for inputs that are tensors or numbers.
   /// @throws whatever a kernel throws
   py::list run(const py::sequence& inputs) const;
+
+  /// The same; nothing if a tensor has other sizes than are expected, with a table in which -1 stands for any size.
+  /// @throws whatever a kernel throws
+  std::optional<py::list> run_as_expected(const py::sequence& inputs, const std::vector<std::int64_t>& table) const;
 
  private:
   struct Impl;

@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <utility>
+
+#include "operators/schemas.h"
 
 namespace exportguard::python {
 namespace {
@@ -57,13 +60,15 @@ const Effects& effects_of(const at::RecordFunction& call) {
   const std::optional<c10::FunctionSchema> schema = call.operator_schema();
   if (!schema) return known->second;  // a function of the TorchScript interpreter: its operators are told themselves
   for (std::size_t place = 0; place < schema->arguments().size(); ++place) {
-    const c10::AliasInfo* alias = schema->arguments()[place].alias_info();
-    if (alias != nullptr && alias->isWrite()) known->second.written.push_back(place);
+    if (operators::is_written(schema->arguments()[place])) known->second.written.push_back(place);
   }
   known->second.returns_aliases =
       std::ranges::any_of(schema->returns(), [](const c10::Argument& value) { return value.alias_info() != nullptr; });
-  const auto handle = c10::Dispatcher::singleton().findSchema(schema->operator_name());
-  known->second.is_composite = !handle || handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  const std::string& name = schema->name();
+  const std::string overload = schema->overload_name().empty() ? "default" : schema->overload_name();
+  const std::size_t colons = name.find("::");
+  const auto handle = operators::find_operator(name.substr(0, colons), name.substr(colons + 2) + "." + overload);
+  known->second.is_composite = !handle || operators::is_composed(*handle);
   return known->second;
 }
 

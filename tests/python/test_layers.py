@@ -17,8 +17,8 @@ ROOT = Path(exportguard.__file__).parent
 #: part.
 LAYERS = (
     "containers",
-    "errors version phases garbage interrupted joined_parts lost_buffers _core model_code module_tree notebook_tables",
-    "streams optional progress",
+    "errors version phases garbage interrupted joined_parts lost_buffers _core model_code notebook_tables",
+    "streams optional progress module_tree",
     "leaving",
     "arguments cache_names common_sizes composites emptied_caches foreach foreign_names optimization onnx_types "
     "torch_version devices opsets export_errors sliding_lengths size_facts "

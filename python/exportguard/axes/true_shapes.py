@@ -17,15 +17,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.fx.node import map_arg
 
-from exportguard import _core
 from exportguard.repeats.markers import MARKER
 from exportguard.repeats.paths import NUMBER, Path, leaves
 from exportguard.rewrites import resizing  # noqa: F401 - registers two operators
 from exportguard.signature import raw_size
 
 from . import bodies
+from .compiled_calls import Block, Stretch, in_stretches, is_assertion, operator_calls
 from .expressions import Evaluation, Sizes
 from .forms import formed_as_traced
 from .silence import torch_silent
@@ -33,8 +32,6 @@ from .silence import torch_silent
 logger = logging.getLogger(__name__)
 
 _aten = torch.ops.aten
-
-_Block = Callable[..., Sequence[Any]]
 
 #: A tensor that a loop carries under the sizes of another one, and one that is asked for its sizes.
 _RESIZED, _SIZED_ANEW = torch.ops.exportguard.taken_for.default, torch.ops.exportguard.sized_anew.default
@@ -104,21 +101,37 @@ class TracedSizes:
 class Reading:
     """What is read off the graphs of a program once for all of its runs."""
 
-    compiled: dict[tuple[Path, tuple[int, ...]], _Block] = field(default_factory=dict)
+    compiled: dict[tuple[Path, tuple[int, ...]], Block] = field(default_factory=dict)
     blocks: dict[Node, _BlockCall] = field(default_factory=dict)
     calls: dict[Node, _Call] = field(default_factory=dict)
     last_uses: dict[Graph, dict[Node, list[Node]]] = field(default_factory=dict)
-    functions: dict[GraphModule, _Block | None] = field(default_factory=dict)
+    functions: dict[GraphModule, Block | None] = field(default_factory=dict)
+    steps: dict[Graph, Sequence[Node | Stretch]] = field(default_factory=dict)
+    met: set[Graph] = field(default_factory=set)  # that were run once
     looked_at: set[tuple[object, ...]] = field(default_factory=set)  # bodies, sizes, and the shapes of what they take
 
-    def function_of(self, module: GraphModule) -> _Block | None:
+    def function_of(self, module: GraphModule) -> Block | None:
         """A branch or a step as calls that never leave C++; None if it has more than operators."""
         if module not in self.functions:
             own = [node for node in module.graph.nodes if not is_assertion(node.target)]
             results = _values(own.pop().args[0])
             is_plain = all(isinstance(result, Node) for result in results)
-            self.functions[module] = _operator_calls(own, results) if is_plain else None
+            self.functions[module] = operator_calls(own, results) if is_plain else None
         return self.functions[module]
+
+    def steps_of(self, graph: Graph, *, keeps_values: bool) -> Sequence[Node | Stretch]:
+        """The nodes of a graph, from its second run on those that are run at once together."""
+        known = self.steps.get(graph)
+        if known is None:
+            known = self.steps[graph] = [*graph.nodes]
+            self.met.add(graph)
+        elif graph in self.met:
+            self.met.discard(graph)
+            known = self.steps[graph] = in_stretches(known, self._shapes_of, keeps_values=keeps_values)
+        return known
+
+    def _shapes_of(self, node: Node) -> Sequence[_Shape | None]:
+        return self.call_of(node).shapes
 
     def block_of(self, marker: Node) -> _BlockCall:
         """What a marker asks for."""
@@ -251,46 +264,15 @@ class Blocks:
         return dict(zip(numbers, block(*given), strict=True))
 
 
-def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
+def _compiled(path: Path, numbers: Sequence[int]) -> Block:
     """A function of what a block takes from outside, without its assertions."""
     own = [node for node in path.graph.nodes if not is_assertion(node.target)]
     of_number = {node.meta[NUMBER]: node for node in own if NUMBER in node.meta}
     wanted = [of_number[number] for number in numbers]
-    return _operator_calls(own, wanted) or _in_python(own, wanted)
+    return operator_calls(own, wanted) or _in_python(own, wanted)
 
 
-def _operator_calls(own: Sequence[Node], wanted: Sequence[Node]) -> _Block | None:
-    """Calls that never leave C++; None if some node is no operator, or is computed in a form of its own."""
-    calls = _core.OperatorCalls(sum(node.op == "placeholder" for node in own))
-    numbers: dict[Node, int] = {}
-    values: dict[Node, _core.ValueNumber] = {}
-    try:
-        for at, node in enumerate(own):
-            number = at if node.op == "placeholder" else _added(calls, node, values)
-            if number is None:
-                return None
-            numbers[node], values[node] = number, _core.ValueNumber(number)
-        calls.want([numbers[node] for node in wanted])
-    except (ValueError, RuntimeError) as error:  # an argument that C++ cannot read
-        logger.debug("a block is run in Python: %s", error)
-        return None
-    return lambda *given: calls.run(given)
-
-
-def _added(calls: _core.OperatorCalls, node: Node, values: Mapping[Node, _core.ValueNumber]) -> int | None:
-    """The number of what a node makes, once it is among the calls; None if it cannot be."""
-    if node.target is operator.getitem:
-        whole, item = node.args
-        is_plain = isinstance(whole, Node) and isinstance(item, int) and item >= 0
-        return calls.pick(values[whole], item) if is_plain else None  # type: ignore[index,arg-type]
-    if not isinstance(node.target, torch._ops.OpOverload) or formed_as_traced(node) is not None:
-        return None
-    schema = node.target._schema
-    args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[arg-type]
-    return calls.add(schema.name, schema.overload_name, args, kwargs)
-
-
-def _in_python(own: Sequence[Node], wanted: Sequence[Node]) -> _Block:
+def _in_python(own: Sequence[Node], wanted: Sequence[Node]) -> Block:
     graph = Graph()
     nodes: dict[Node, Node] = {}
     for node in own:
@@ -300,18 +282,14 @@ def _in_python(own: Sequence[Node], wanted: Sequence[Node]) -> _Block:
     return GraphModule({}, graph).forward
 
 
-def is_assertion(target: object) -> bool:
-    """Whether a node only checks what the trace assumed."""
-    return getattr(target, "__name__", "").startswith(("_assert", "sym_constrain_range"))
-
-
 class GraphWithTrueShapes(torch.fx.Interpreter):
     """Runs a graph as its conversion is meant to: the shapes in it are true, and its assertions are left out.
 
     `shapes_follow`: those in a block follow from those of what it takes; `bodies_follow`: those in branches and loops.
+    With `runs_stretches` operators that follow each other are run in C++, where their shapes are looked at as well.
     """
 
-    shapes_follow = bodies_follow = True
+    shapes_follow = bodies_follow = runs_stretches = True
 
     def __init__(
         self, module: torch.nn.Module, sizes: TracedSizes, blocks: Blocks | None = None, *, graph: Graph | None = None
@@ -328,15 +306,21 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
 
     def run(self, *args: Any) -> Any:  # type: ignore[override]
         """What the graph returns; torch's own loop takes longer for a node than most operators."""
-        values, env = iter(args), self.env
-        dead_after = {} if self._keeps_values else self._blocks.reading.dead_after(self.graph)
+        values, env, reading = iter(args), self.env, self._blocks.reading
+        dead_after = {} if self._keeps_values else reading.dead_after(self.graph)
+        steps: Sequence[Node | Stretch] = [*self.graph.nodes]
+        if self.runs_stretches:
+            steps = reading.steps_of(self.graph, keeps_values=self._keeps_values)
         result = None
-        for node in self.graph.nodes:
-            env[node] = next(values) if node.op == "placeholder" else self.run_node(node)
-            if node.op == "output":
-                result = env[node]
-            for dead in dead_after.get(node, ()):
-                del env[dead]
+        for step in steps:
+            is_done = isinstance(step, Stretch) and step.run(env, self._sizes)
+            for node in step.nodes if isinstance(step, Stretch) else (step,):
+                if not is_done:
+                    env[node] = next(values) if node.op == "placeholder" else self.run_node(node)
+                if node.op == "output":
+                    result = env[node]
+                for dead in dead_after.get(node, ()):
+                    env.pop(dead, None)
         return result
 
     def run_node(self, n: Node) -> Any:
@@ -374,7 +358,7 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
                 return bodies.scan(self._function(args[0]), args[1], args[2], args[3], course)
             return self._scan_of_nothing(node, args)
 
-    def _function(self, module: GraphModule) -> _Block:
+    def _function(self, module: GraphModule) -> Block:
         """A branch, a step or a condition; it gives a list of what its graph gives.
 
         The first time that a run comes to it, its shapes are looked at; further steps of a loop have the same.
@@ -385,7 +369,7 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
         first = self._in_python(module, _BodyWithTrueShapes)
         return lambda *given: (first if self._blocks.is_first(module) else made)(*given)
 
-    def _in_python(self, module: GraphModule, kind: type[GraphWithTrueShapes]) -> _Block:
+    def _in_python(self, module: GraphModule, kind: type[GraphWithTrueShapes]) -> Block:
         return lambda *given: _values(kind(module, self._sizes, self._blocks).run(*given))
 
     def _look_at(self, module: GraphModule, given: Sequence[Any]) -> None:
@@ -474,6 +458,8 @@ class _BodyWithTrueShapes(GraphWithTrueShapes):
 class _ShapesAlone(_BodyWithTrueShapes):
     """The same on tensors without data: both branches, and one step of each loop."""
 
+    runs_stretches = False
+
     def _of_bodies(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
         if node.target is bodies.BRANCH:
             first, _ = [self._once(function, args[3]) for function in args[1:3]]
@@ -505,7 +491,7 @@ _OF_WHAT_IS_THERE = frozenset(
 class GraphWithCutTables(GraphWithTrueShapes):
     """The same, but for single entries in place of several, which may not be what it returns: a file says how many."""
 
-    shapes_follow = False
+    shapes_follow = runs_stretches = False
     _cut: set[Node] | None = None  # nodes with single entries in place of several
 
     def run_node(self, n: Node) -> Any:

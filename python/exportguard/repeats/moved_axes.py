@@ -119,7 +119,7 @@ def _sliced(x: Operand, dim: object = 0, start: Any = None, end: Any = None, ste
 
 
 def _reshaped(x: Operand, sizes: Sequence[Any]) -> _View | None:
-    """Of a tensor that lies row by row, to sizes that have as many elements, as the expressions stand; or to its own."""
+    """To its own sizes; or, where it lies row by row, to those that have as many elements, as the expressions stand."""
     own = x.tensor.shape
     if tuple(map(_expression, sizes)) == x.sizes and all(map(_is_several, own)):
         return _View(own, x.tensor.stride(), x.tensor.storage_offset())

@@ -85,7 +85,7 @@ def _is_of_elements(func: Any) -> bool:
 
 
 def _are_plain(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], operands: int) -> bool:
-    """Whether the operands are arguments of their own, and nothing else is symbolic but a size that is taken for one."""
+    """Whether the operands are arguments of their own, and nothing else is symbolic, but for a size as a number."""
     values = [*args, *kwargs.values()]
     tensors = sum(isinstance(value, torch.Tensor) for value in values)
     symbolic = {type(value) for value in values} & {*SYMBOLIC}

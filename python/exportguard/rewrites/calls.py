@@ -10,7 +10,6 @@ import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 

@@ -17,9 +17,9 @@ DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
 FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last)
 #: Shapes of indices for a tensor of two axes, and of three.
 INDICES = {
-    "nm": (("n", "n"), ("n1", "m"), ("n111", "111m"), ("n1", "1"), ("", ""), ("nm", "m"), ("n", "m"), ("4", "4"), ("n0", "1")),
-    "nm4": (("n", "n", "n"), ("n11", "m1", "k"), ("nm", "1m", "n1"), ("n", "m")),
-}  # fmt: skip
+    "nm": ("n n", "n1 m", "n111 111m", "n1 1", " ", "nm m", "n m", "4 4", "n0 1"),
+    "nm4": ("n n n", "n11 m1 k", "nm 1m n1", "n m"),
+}
 
 
 def drawn_call(asking: Asking, draw: random.Random) -> tuple[Any, ...]:
@@ -60,8 +60,8 @@ def _embedded(asking: Asking, draw: random.Random) -> tuple[Any, ...]:
 def _indexed(asking: Asking, draw: random.Random) -> tuple[Any, ...]:
     shape = draw.choice(list(INDICES))
     dtypes = (torch.int64,) * 6 + (torch.int32, torch.bool)
-    indices = [_tensor(asking, draw, one or "", dtypes) if one else asking.tensor("", torch.int64, "rows")
-               for one in draw.choice(INDICES[shape])]  # fmt: skip
+    shapes = draw.choice(INDICES[shape]).split(" ")
+    indices = [asking.tensor(one, draw.choice(dtypes), draw.choice(LAYOUTS)) for one in shapes]
     if draw.random() < 0.1:
         indices[0] = None
     return _aten.index.Tensor, [_tensor(asking, draw, shape), indices]
