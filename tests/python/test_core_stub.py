@@ -49,7 +49,8 @@ def defined(owner: Any, prefix: str = "") -> dict[str, list[str] | None]:
 
 
 def _is_constructor(name: str, value: Any) -> bool:
-    return name == "__init__" and "->" in (value.__doc__ or "")
+    """Or what a `with` statement calls."""
+    return name in ("__init__", "__enter__", "__exit__") and "->" in (value.__doc__ or "")
 
 
 def arguments(doc: str) -> list[str]:

@@ -87,7 +87,7 @@ def test_calls_that_cannot_be_made_are_refused() -> None:
 def test_a_block_returns_what_it_returns_in_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
 
-    in_cpp = true_shapes._operator_calls
+    in_cpp = true_shapes.operator_calls
 
     def both(own: Any, wanted: Any) -> Any:
         one, other = in_cpp(own, wanted), true_shapes._in_python(own, wanted)
@@ -102,7 +102,7 @@ def test_a_block_returns_what_it_returns_in_python(name: str, monkeypatch: pytes
 
         return block
 
-    monkeypatch.setattr(true_shapes, "_operator_calls", both)
+    monkeypatch.setattr(true_shapes, "operator_calls", both)
     torch.manual_seed(0)
     model = Stack(indexed_blocks.MODELS[name]().layers[0].function, depth=8).eval()
     shapes = ({0: "batch", 1: "seq"},)
