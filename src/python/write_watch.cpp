@@ -36,7 +36,8 @@ thread_local std::vector<WriteWatch*> watches;
 thread_local at::CallbackHandle callback = 0;
 /// Schemas lie where they are while their operators are registered, and each has its own name.
 thread_local std::unordered_map<const char*, Effects> known_effects;
-/// How many kernels are running: what they call is theirs, and so is its memory.
+/// How many kernels are running: what they call is theirs, and so is its memory. A watch that begins within one, as
+/// Python's code for an operator may, is told of calls there.
 thread_local int kernels = 0;
 
 constexpr c10::DispatchKeySet functorch_wrappers({c10::DispatchKey::FuncTorchBatched,
@@ -103,7 +104,7 @@ c10::Storage copied(const c10::Storage& storage) {
 }
 
 std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& call) {
-  if (kernels > 0) return nullptr;
+  if (watches.empty() || watches.back()->around() != kernels) return nullptr;
   auto given = std::make_unique<Given>();
   given->effects = &effects_of(call);
   given->is_kernel = is_kernel(*given->effects, call.inputs());
@@ -115,7 +116,9 @@ std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& call) {
     }
   }
   if (!given->effects->written.empty()) {
-    for (WriteWatch* watch : watches) watch->before_call(call);
+    for (WriteWatch* watch : watches) {
+      if (watch->around() == kernels) watch->before_call(call);
+    }
   }
   kernels += given->is_kernel ? 1 : 0;
   return given;
@@ -125,7 +128,9 @@ void after(const at::RecordFunction& call, at::ObserverContext* context) {
   const auto* given = static_cast<const Given*>(context);
   if (given == nullptr) return;
   kernels -= given->is_kernel ? 1 : 0;
-  for (WriteWatch* watch : watches) watch->after_call(call, given);
+  for (WriteWatch* watch : watches) {
+    if (watch->around() == kernels) watch->after_call(call, given);
+  }
 }
 
 py::object to_python(const WriteWatch::Written& written) {
@@ -142,6 +147,7 @@ void WriteWatch::begin() {
                                               .needsOutputs(true)
                                               .scopes({at::RecordScope::FUNCTION}));
   }
+  around_ = kernels;
   watches.push_back(this);
 }
 

@@ -36,6 +36,7 @@ class [[gnu::visibility("hidden")]] WriteWatch {
   /// What was written since it was last asked, by storage the first time.
   std::vector<Written> taken();
 
+  int around() const { return around_; }  ///< how many kernels it began within
   void before_call(const at::RecordFunction& call);
   void after_call(const at::RecordFunction& call, const at::ObserverContext* given);
 
@@ -45,6 +46,7 @@ class [[gnu::visibility("hidden")]] WriteWatch {
   std::unordered_set<const c10::StorageImpl*> made_, kept_;
   std::vector<Written> written_;
   std::exception_ptr failure_;
+  int around_ = 0;
 };
 
 void bind_write_watch(py::module_& m);  ///< `WriteWatch`

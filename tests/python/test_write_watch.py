@@ -19,6 +19,19 @@ def _doubled(x: torch.Tensor) -> None:
     x.mul_(2)
 
 
+_STATE, _TOLD = torch.zeros(3), list[torch.Tensor]()
+
+
+@torch.library.custom_op("exportguard_tests::watched_within", mutates_args=())
+def _watched_within(x: torch.Tensor) -> torch.Tensor:
+    with _core.WriteWatch() as watch:
+        _STATE.add_(1)
+        x.clone().mul_(2)
+    _TOLD.extend(tensor for tensor, *_ in watch.taken())
+    _STATE.add_(1)
+    return x + 1
+
+
 @torch.jit.script
 def _scripted(x: torch.Tensor) -> torch.Tensor:
     return x.add_(1).neg()
@@ -125,6 +138,16 @@ def test_watches_within_each_other_are_each_told() -> None:
     assert [tensor is one for (tensor, *_), one in zip(outer.taken(), (given, other), strict=True)] == [True, True]
     given.add_(1)
     assert outer.taken() == inner.taken() == []
+
+
+def test_a_watch_within_the_code_of_an_operator_is_told_what_that_one_does() -> None:
+    _TOLD.clear()
+    given = _given()
+    with _core.WriteWatch() as outer:
+        torch.ops.exportguard_tests.watched_within(given)
+        given.add_(1)
+    assert [tensor is _STATE for tensor in _TOLD] == [True]
+    assert [tensor is given for tensor, *_ in outer.taken()] == [True]  # what an operator does not say is its own
 
 
 def test_what_was_written_is_put_back_where_the_call_fails() -> None:
