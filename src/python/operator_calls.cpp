@@ -1,7 +1,6 @@
 #include "python/operator_calls.h"
 
 #include <ATen/ScalarOps.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 #include <pybind11/stl.h>
@@ -198,8 +197,6 @@ struct OperatorCalls::Impl {
     Values values;
     values.reserve(inputs + calls.size());
     for (const py::handle input : given) values.push_back(input_of(input));
-    std::optional<at::AutoDispatchBelowAutograd> below;  // its kernels do nothing where no gradients are computed
-    if (!at::GradMode::is_enabled()) below.emplace();
     for (const Call& call : calls) {
       values.push_back(result_of(call, values));
       const auto is_met = [&](const Expected& one) { return is_as_expected(values.back(), one, *table); };

@@ -87,10 +87,13 @@ bool is_kernel(const Effects& effects, c10::ArrayRef<const c10::IValue> argument
   return !is_wrapped;
 }
 
-/// Whether a tensor has data of its own in one storage. Fake tensors and wrappers have none.
-bool has_memory(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.layout() == at::kStrided && tensor.has_storage() && !tensor.is_meta() &&
-         !tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python);
+bool has_storage(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided && tensor.has_storage();
+}
+
+/// Whether there is data in it. Fake tensors and wrappers have none.
+bool has_data(const at::Tensor& tensor) {
+  return !tensor.is_meta() && !tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python);
 }
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
@@ -111,7 +114,7 @@ std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& call) {
   if (!given->effects->returns_aliases) {
     for (const c10::IValue& argument : call.inputs()) {
       for_each_tensor(argument, [&](const at::Tensor& tensor) {
-        if (has_memory(tensor)) given->storages.push_back(storage_of(tensor));
+        if (has_storage(tensor)) given->storages.push_back(storage_of(tensor));
       });
     }
   }
@@ -134,7 +137,8 @@ void after(const at::RecordFunction& call, at::ObserverContext* context) {
 }
 
 py::object to_python(const WriteWatch::Written& written) {
-  const auto content = py::reinterpret_steal<py::object>(THPStorage_Wrap(written.content));
+  const py::object content =
+      written.content ? py::reinterpret_steal<py::object>(THPStorage_Wrap(written.content)) : py::none();
   return py::make_tuple(written.tensor, content, written.offset, written.sizes, written.strides, written.version);
 }
 
@@ -177,7 +181,7 @@ void WriteWatch::after_call(const at::RecordFunction& call, const at::ObserverCo
   if (given->effects->returns_aliases) return;
   for (const c10::IValue& result : call.outputs()) {
     for_each_tensor(result, [&](const at::Tensor& tensor) {
-      if (!has_memory(tensor)) return;
+      if (!has_storage(tensor)) return;
       const c10::StorageImpl* storage = storage_of(tensor);
       // Functions that do nothing return their argument, as dropout does where nothing is trained.
       if (std::ranges::find(given->storages, storage) == given->storages.end()) made_.insert(storage);
@@ -186,12 +190,15 @@ void WriteWatch::after_call(const at::RecordFunction& call, const at::ObserverCo
 }
 
 void WriteWatch::keep(const at::Tensor& tensor) {
-  if (!has_memory(tensor) || made_.contains(storage_of(tensor)) || kept_.contains(storage_of(tensor))) return;
+  if (!has_storage(tensor) || made_.contains(storage_of(tensor)) || !kept_.insert(storage_of(tensor)).second) return;
+  if (!has_data(tensor)) {
+    written_.push_back({tensor, {}, 0, {}, {}, {}});
+    return;
+  }
   try {
     const auto version = tensor.is_inference() ? std::nullopt : std::optional(tensor._version());
     written_.push_back({tensor, copied(tensor.storage()), tensor.storage_offset(), tensor.sizes().vec(),
                         tensor.strides().vec(), version});
-    kept_.insert(storage_of(tensor));
   } catch (...) {  // torch writes what a callback throws to the log, and goes on
     if (!failure_) failure_ = std::current_exception();
   }
@@ -217,7 +224,7 @@ void bind_write_watch(py::module_& m) {
           },
           "The tensors written since it was last asked, each storage once: (tensor, copy of its storage, offset, "
           "sizes, "
-          "strides, version or None), as they were before.");
+          "strides, version or None), as they were before; None for the copy of what has no data.");
 }
 
 }  // namespace exportguard::python

@@ -22,7 +22,7 @@ class [[gnu::visibility("hidden")]] WriteWatch {
   /// A tensor that was written, in the form that it had before, and what its storage held.
   struct Written {
     at::Tensor tensor;
-    c10::Storage content;
+    c10::Storage content;  ///< none of a tensor without data
     std::int64_t offset;
     std::vector<std::int64_t> sizes, strides;
     std::optional<std::uint32_t> version;  ///< none of a tensor that was made in inference mode

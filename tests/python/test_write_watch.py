@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from exportguard import _core
@@ -148,6 +149,17 @@ def test_a_watch_within_the_code_of_an_operator_is_told_what_that_one_does() -> 
         given.add_(1)
     assert [tensor is _STATE for tensor in _TOLD] == [True]
     assert [tensor is given for tensor, *_ in outer.taken()] == [True]  # what an operator does not say is its own
+
+
+def test_what_has_no_data_is_told_and_not_copied() -> None:
+    with FakeTensorMode() as mode:
+        given = mode.from_tensor(_given())
+        with _core.WriteWatch() as watch:
+            given.add_(1)
+            (given + 1).mul_(2)
+    ((tensor, content, *_),) = watch.taken()
+    assert tensor.untyped_storage()._cdata == given.untyped_storage()._cdata
+    assert content is None
 
 
 def test_what_was_written_is_put_back_where_the_call_fails() -> None:

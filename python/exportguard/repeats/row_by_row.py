@@ -42,7 +42,9 @@ class RowByRow:
         device = named.pop("device", None)
         if make is None or not named.keys() <= (make.__kwdefaults__ or {}).keys():
             return None
-        found = make(operands, *args[1:] if operands else args, **named)
+        if make is not _counted and not isinstance(args[0], torch.Tensor):  # a number may stand for a tensor
+            return None
+        found = make(operands, *args[0 if make is _counted else 1 :], **named)
         if found is None or (device is not None and torch.device(device) != found.device):
             return None
         if not all(map(_is_positive, found.sizes)):  # without elements strides are those of one

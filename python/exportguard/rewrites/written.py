@@ -125,9 +125,11 @@ class UndoneWrites:
 
     def _take(self) -> None:
         """Takes over what was copied by now; what was written in an earlier call is known as it was before that."""
-        for taken in () if self._watch is None else self._watch.taken():
-            before = Before(*taken)
-            self._before.setdefault(before.tensor.untyped_storage()._cdata, before)
+        taken = () if self._watch is None else self._watch.taken()
+        for tensor, content, offset, sizes, strides, version in taken:
+            if content is not None:
+                before = Before(tensor, content, offset, sizes, strides, version)
+                self._before.setdefault(tensor.untyped_storage()._cdata, before)
 
     def has_written(self, tensor: torch.Tensor) -> bool:
         """Whether a call was seen to write into the memory of a tensor that is older than it."""

@@ -45,7 +45,9 @@ def _new(asking: Asking, draw: random.Random) -> tuple[Any, ...]:
 
 def _counted(asking: Asking, draw: random.Random) -> tuple[Any, ...]:
     n, m = asking.axes["n"], asking.axes["m"]
-    end = draw.choice([_number(asking, draw), n - 1, n - m, n // 2, 2 * n, 2.5])
+    end = draw.choice(
+        [_number(asking, draw), _tensor(asking, draw, dtypes=(torch.int64,)), n - 1, n - m, n // 2, 2 * n, 2.5]
+    )
     named = {"dtype": draw.choice(DTYPES[:-1])} if draw.random() < 0.3 else {}
     named |= {"device": torch.device("cpu")} if draw.random() < 0.3 else {}
     return _aten.arange.default, [end], named
@@ -75,7 +77,7 @@ def _copied(asking: Asking, draw: random.Random) -> tuple[Any, ...]:
 def _converted(asking: Asking, draw: random.Random) -> tuple[Any, ...]:
     named: dict[str, Any] = {"dtype": draw.choice(DTYPES)} if draw.random() < 0.9 else {}
     named |= {"memory_format": draw.choice(FORMATS)} if draw.random() < 0.2 else {}
-    return _aten._to_copy.default, [_tensor(asking, draw)], named
+    return _aten._to_copy.default, [_tensor(asking, draw) if draw.random() < 0.95 else 2.5], named
 
 
 def _reduced(asking: Asking, draw: random.Random) -> tuple[Any, ...]:
