@@ -124,10 +124,8 @@ def in_stretches(
 def _may_be_run_again(node: Node, before: Sequence[Node]) -> bool:
     if node.op != "call_function":
         return False
-    if node.target is operator.getitem:
-        return node.args[0] in before
-    if is_assertion(node.target):
-        return bool(before)  # which is left out
+    if node.target is operator.getitem or is_assertion(node.target):
+        return bool(before)  # of what is among these; an assertion is left out
     if not isinstance(node.target, torch._ops.OpOverload) or may_write(node):
         return False
     return torch.Tag.nondeterministic_seeded not in node.target.tags

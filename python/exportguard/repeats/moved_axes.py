@@ -19,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from exportguard import _core
-from exportguard.repeats.operands import DEVICE, DTYPE, Operand, rows, without_modes
+from exportguard.repeats.operands import DEVICE, DTYPE, Operand, is_positive, rows, without_modes
 
 _END = 2**63 - 1  # of a slice that has none
 
@@ -124,7 +124,7 @@ def _reshaped(x: Operand, sizes: Sequence[Any]) -> _View | None:
     if tuple(map(_expression, sizes)) == x.sizes and all(map(_is_several, own)):
         return _View(own, x.tensor.stride(), x.tensor.storage_offset())
     found = _completed(x, sizes) if x.strides == rows(x.sizes) else None
-    if found is None or not all(map(_is_positive, found)):  # where there may be none, a stride is that of one
+    if found is None or not all(map(is_positive, found)):  # where there may be none, a stride is that of one
         return None
     return _View(found, rows(found), x.tensor.storage_offset())
 
@@ -149,11 +149,6 @@ def _expression(size: Any) -> Any:
 
 def _product(sizes: Iterable[Any]) -> sympy.Expr:
     return reduce(operator.mul, sizes, sympy.Integer(1))
-
-
-def _is_positive(size: Any) -> bool:
-    """Whether a size is never 0, as torch assumes of most symbols."""
-    return size > 0 if type(size) is int else bool(size.node.expr.is_positive)
 
 
 def _is_several(size: Any) -> bool:

@@ -43,3 +43,34 @@ def rows(sizes: Sequence[Any]) -> tuple[Any, ...]:
         strides.append(step)
         step = step * size
     return tuple(reversed(strides))
+
+
+def broadcast(shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+    """What sizes as expressions are broadcast to; None where they do not say it: of literally one entry or equal."""
+    rank = max(map(len, shapes))
+    axes: list[Any] = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, start=rank - len(shape)):
+            if size == 1 or size == axes[axis]:
+                continue
+            if axes[axis] != 1:
+                return None
+            axes[axis] = size
+    return tuple(axes)
+
+
+def sizes_of(operands: Sequence[Operand], rank: int) -> list[Any]:
+    """What the operands are broadcast to."""
+    sizes: list[Any] = [1] * rank
+    for one in operands:
+        for axis, (size, known) in enumerate(
+            zip(one.tensor.shape, one.sizes, strict=True), start=rank - len(one.sizes)
+        ):
+            if known != 1:
+                sizes[axis] = size
+    return sizes
+
+
+def is_positive(size: Any) -> bool:
+    """Whether a size is never 0, as torch assumes of most symbols."""
+    return size > 0 if type(size) is int else bool(size.node.expr.is_positive)

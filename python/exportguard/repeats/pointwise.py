@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from exportguard import _core
 from exportguard.repeats.keys import SYMBOLIC
-from exportguard.repeats.operands import DEVICE, DTYPE, OFFSET, Operand, rows, without_modes
+from exportguard.repeats.operands import DEVICE, DTYPE, OFFSET, Operand, broadcast, rows, sizes_of, without_modes
 
 #: Operators that compute each element of its own, and whose fake kernels give the layout and dtype of their kernels
 #: (torch 2.11 to 2.13: of those with the tag `pointwise`, `copysign`, `masked_fill`, `pow` of bool, … have others).
@@ -134,30 +134,18 @@ def _layout(operands: Sequence[Operand]) -> _Layout | None:
     """
     if not operands or any(one.look[DEVICE] != operands[0].look[DEVICE] for one in operands):
         return None
-    sizes = _broadcast([one.sizes for one in operands])
+    sizes = broadcast([one.sizes for one in operands])
     if sizes is None or not all(_is_large(size) for one in operands for size in one.tensor.shape):
         return None
     first, rank = operands[0], len(sizes)
     whole = [one for one in operands if one.sizes == sizes and one.look[OFFSET] == 0]
     if all(one.strides == rows(one.sizes) for one in operands):
-        return _Layout(whole[0] if whole else None, _sizes_of(operands, rank), range(rank - 1, -1, -1))
+        return _Layout(whole[0] if whole else None, sizes_of(operands, rank), range(rank - 1, -1, -1))
     order = _order(first) if first.sizes == sizes and 1 not in sizes else None
     if order is None or (rank in (4, 5) and order[0] == 1):  # channels_last, which torch 2.11 says of no result
         return None
     like = first if first.look[OFFSET] == 0 and _is_dense(sizes, first.strides) else None
-    return _Layout(like, _sizes_of(operands, rank), order)
-
-
-def _sizes_of(operands: Sequence[Operand], rank: int) -> list[Any]:
-    """What the operands are broadcast to."""
-    sizes: list[Any] = [1] * rank
-    for one in operands:
-        for axis, (size, known) in enumerate(
-            zip(one.tensor.shape, one.sizes, strict=True), start=rank - len(one.sizes)
-        ):
-            if known != 1:
-                sizes[axis] = size
-    return sizes
+    return _Layout(like, sizes_of(operands, rank), order)
 
 
 def _order(operand: Operand) -> list[int] | None:
@@ -170,19 +158,6 @@ def _order(operand: Operand) -> list[int] | None:
         if not (sympy.sympify(operand.strides[outer]) / operand.strides[inner]).is_integer:
             return None
     return order
-
-
-def _broadcast(shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...] | None:
-    rank = max(map(len, shapes))
-    axes: list[Any] = [1] * rank
-    for shape in shapes:
-        for axis, size in enumerate(shape, start=rank - len(shape)):
-            if size == 1 or size == axes[axis]:
-                continue
-            if axes[axis] != 1:
-                return None
-            axes[axis] = size
-    return tuple(axes)
 
 
 def _is_large(size: Any) -> bool:

@@ -16,7 +16,17 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from exportguard.repeats.operands import DEVICE, DTYPE, OFFSET, Operand, rows, without_modes
+from exportguard.repeats.operands import (
+    DEVICE,
+    DTYPE,
+    OFFSET,
+    Operand,
+    broadcast,
+    is_positive,
+    rows,
+    sizes_of,
+    without_modes,
+)
 
 _HOST = torch.device("cpu")
 _OF_INDICES = (torch.int64, torch.int32)
@@ -47,16 +57,11 @@ class RowByRow:
         found = make(operands, *args[0 if make is _counted else 1 :], **named)
         if found is None or (device is not None and torch.device(device) != found.device):
             return None
-        if not all(map(_is_positive, found.sizes)):  # without elements strides are those of one
+        if not all(map(is_positive, found.sizes)):  # without elements strides are those of one
             return None
         with without_modes():
             model = torch.empty(found.sizes, dtype=found.dtype, device="meta")
         return FakeTensor(mode, model, found.device)
-
-
-def _is_positive(size: Any) -> bool:
-    """Whether a size is never 0, as torch assumes of most symbols."""
-    return size > 0 if type(size) is int else bool(size.node.expr.is_positive)
 
 
 def _lies_in_rows(x: Operand) -> bool:
@@ -101,17 +106,8 @@ def _indexed(operands: Sequence[Operand], indices: Sequence[Any]) -> _Made | Non
         return None
     if any(one.look[DTYPE] not in _OF_INDICES or one.look[DEVICE] != x.look[DEVICE] for one in places):
         return None
-    rank = max(len(one.sizes) for one in places)
-    sizes: list[Any] = [1] * rank
-    known: list[Any] = [1] * rank
-    for one in places:
-        for axis, (size, told) in enumerate(zip(one.tensor.shape, one.sizes, strict=True), start=rank - len(one.sizes)):
-            if told == 1 or told == known[axis]:
-                continue
-            if known[axis] != 1:
-                return None
-            sizes[axis], known[axis] = size, told
-    return _Made(sizes, x.look[DTYPE], x.look[DEVICE]) if sizes else None
+    known = broadcast([one.sizes for one in places])
+    return _Made(sizes_of(places, len(known)), x.look[DTYPE], x.look[DEVICE]) if known else None
 
 
 def _copied(operands: Sequence[Operand], *, memory_format: Any = None) -> _Made | None:
@@ -144,9 +140,7 @@ def _reduced(
     own: torch.dtype = x.look[DTYPE]
     if not dim or not own.is_floating_point or dtype not in (None, own) or not _lies_in_rows(x):
         return None
-    if not all(type(axis) is int and -rank <= axis < rank for axis in dim) or not all(
-        map(_is_positive, x.tensor.shape)
-    ):
+    if not all(type(axis) is int and -rank <= axis < rank for axis in dim) or not all(map(is_positive, x.tensor.shape)):
         return None
     axes = {axis % rank for axis in dim if type(axis) is int}
     if len(axes) != len(dim):
