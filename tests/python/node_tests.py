@@ -115,11 +115,26 @@ def error_of(case: TestCase, changed: Callable[[bytes], bytes | _core.Model] = l
     for inputs, outputs in case.data_sets:
         feeds = {value.name: as_array(given) for value, given in zip(case.model.graph.input, inputs, strict=False)}
         try:
-            got = evaluate(data, feeds)
-            Runner.assert_similar_outputs([as_array(one) for one in outputs], got, case.rtol, case.atol)
+            expected, got = fixed_by_onnx(case, feeds, [as_array(one) for one in outputs], evaluate(data, feeds))
+            Runner.assert_similar_outputs(expected, got, case.rtol, case.atol)
         except (Exception, AssertionError) as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return ""
+
+
+def fixed_by_onnx(
+    case: TestCase, feeds: dict[str, Any], expected: list[Any], got: list[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Both without what ONNX leaves open: floats beyond the range of a small integer that they are cast to.
+
+    The expected numbers are those of ml_dtypes there, which wraps around in 0.6 and gives 0 from 0.7 on.
+    """
+    given = next(iter(feeds.values()), None)
+    if not case.name.startswith(("test_cast_", "test_castlike_")) or expected[0].dtype not in SMALL:
+        return expected, got
+    bounds = ml_dtypes.iinfo(expected[0].dtype)
+    within = (given.astype(numpy.float32) >= bounds.min) & (given.astype(numpy.float32) <= bounds.max)
+    return [one[within] for one in expected], [one[within] for one in got if one.shape == within.shape]
 
 
 def evaluate(model: bytes | _core.Model, inputs: dict[str, Any]) -> list[Any]:
