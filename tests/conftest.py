@@ -17,6 +17,10 @@ def seed_everything() -> None:
     torch.manual_seed(0)
 
 
+# pytest 9.2 listens to what does not reach the root's handlers, and torch gathers a stack for each condition on sizes
+# as soon as anybody listens to its trace: a tenth of the time of all tests.
+logging.getLogger("torch.__trace").propagate = True
+
 seed_everything()  # for the numbers that a file makes where it is read, in the lists of its parameters
 
 

@@ -347,6 +347,28 @@ class WriteWatch:
         self,
     ) -> list[tuple[torch.Tensor, torch.UntypedStorage | None, int, list[int], list[int], int | None]]: ...
 
+class SizeCondition:
+    """A condition on sizes that is looked at for many of them at once."""
+
+    def __init__(
+        self,
+        steps: Sequence[tuple[str, Sequence[int], int | float]],
+        sizes: int,
+        at_one: Callable[[list[int]], bool | None],
+    ) -> None: ...
+
+class SizeSearch:
+    """Sizes of which every condition says what is wanted."""
+
+    def __init__(
+        self,
+        conditions: Sequence[SizeCondition],
+        spans: Sequence[Sequence[int]],
+        wanted: bool | None,
+        is_combined: bool,
+    ) -> None: ...
+    def more(self) -> list[tuple[int, ...]]: ...
+
 def named_modules(
     module: torch.nn.Module, is_plain: Callable[[type], bool]
 ) -> list[tuple[str, torch.nn.Module]] | None: ...

@@ -18,6 +18,7 @@ from .axes.bounds import Claim, prove
 from .axes.branching import joined
 from .axes.enlarging import enlarged
 from .axes.gradients import require_same_without_gradients
+from .axes.known_ways import sharing_ways
 from .axes.limits import limits_of
 from .axes.model_run import ModelRun
 from .axes.one_symbol import one_symbol_for_a_name
@@ -88,6 +89,7 @@ def exported_module(request: ExportRequest) -> Exported:
         with (
             torch.no_grad(),
             shared_snapshots(),
+            sharing_ways(),
             serializers_of(request.guard),
             told_once(),
             traced_with_markers(request.repeats) as counts,

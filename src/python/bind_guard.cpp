@@ -6,6 +6,7 @@
 #include "python/declared_patch.h"
 #include "python/module_tree.h"
 #include "python/namespaces.h"
+#include "python/size_conditions.h"
 #include "python/write_watch.h"
 
 namespace exportguard::python {
@@ -58,6 +59,7 @@ void bind_guard(py::module_& m) {
   bind_write_watch(m);
   bind_module_tree(m);
   bind_namespaces(m);
+  bind_size_conditions(m);
   m.def(
       "declare_patch", [](const py::object& patch) { guard::Registry::process().add(declaration_of(patch)); },
       py::arg("patch"), "Makes the patch known to every guard of this process, C++ guards too.");

@@ -16,7 +16,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from called import Called
 from exportguard import to_onnx
-from exportguard.axes.expressions import Evaluation, Range
+from exportguard.axes.evaluation import Evaluation
+from exportguard.axes.expressions import Range
 from exportguard.axes.float_bounds import holds_for_floats
 from exportguard.axes.implication import Answer, decide
 from exportguard.errors import AxisError

@@ -14,7 +14,8 @@ import torch
 from exportguard.inputs import CallInputs
 from exportguard.signature import TracedInputs, raw_size
 
-from .expressions import Evaluation, Sizes
+from .evaluation import Evaluation
+from .expressions import Sizes
 
 _FEWEST = 3  # different sizes that a condition must have been met by
 

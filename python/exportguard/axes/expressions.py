@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 import sympy
-from torch.utils._sympy.printers import PythonPrinter
 
 from exportguard.size_floats import PRODUCTS, SUMS
 
@@ -46,88 +45,6 @@ class Range:
 
 Domain = Mapping[sympy.Symbol, Range]
 Sizes = Mapping[sympy.Symbol, int]
-
-
-class Evaluation:
-    """An expression that is evaluated for many sizes."""
-
-    def __init__(self, expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> None:
-        """`symbols` are those of the expression."""
-        self._symbols = symbols
-        self._function = _compiled(expression, symbols)
-
-    def __call__(self, sizes: Sizes) -> Any:
-        """A number or a bool; None where it has no value, or none that is known."""
-        return self.at([sizes[symbol] for symbol in self._symbols])
-
-    def at(self, sizes: Sequence[int]) -> Any:
-        """The same, of sizes in the order of the symbols."""
-        if self._function is None:
-            return None
-        try:
-            return self._function(*sizes)
-        except (ArithmeticError, NameError, TypeError, ValueError):
-            return None
-
-
-_BUILTINS = {"abs": abs, "float": float, "int": int, "max": max, "min": min, "round": round}
-
-
-class _OfNumbers(PythonPrinter):
-    """Sizes as Python's floats, and what `math` makes of them, which torch 2.11 to 2.13 print for a symbolic trace."""
-
-    def _print_ToFloat(self, expression: sympy.Expr) -> str:  # noqa: N802 - by the name that the printer looks for
-        return f"float({self._print(expression.args[0])})"
-
-    def _print_TruncToFloat(self, expression: sympy.Expr) -> str:  # noqa: N802 - as above
-        return f"float(math.trunc({self._print(expression.args[0])}))"
-
-    def _helper_sqrt(self, expr: sympy.Expr) -> str:
-        return f"math.sqrt({self._print(expr)})"
-
-
-class _Lines(_OfNumbers):
-    """Each part of an expression is printed once, as a line that gives it a name: a size behind four convolutions has
-    that behind three in several places."""
-
-    def __init__(self) -> None:
-        super().__init__({"order": "none"})
-        self.lines: list[str] = []
-        self._names: dict[sympy.Basic, str] = {}
-
-    def _print(self, expr: Any, **kwargs: Any) -> str:
-        if not isinstance(expr, sympy.Basic) or expr.is_Atom:
-            return str(super()._print(expr, **kwargs))
-        if expr not in self._names:
-            text = super()._print(expr, **kwargs)
-            self._names[expr] = f"x{len(self._names)}"
-            self.lines.append(f"{self._names[expr]} = {text}")
-        return self._names[expr]
-
-
-def _compiled(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> Callable[..., Any] | None:
-    if isinstance(expression, sympy.And | sympy.Or):  # what decides needs no value of what stands behind it
-        parts = [_compiled(part, symbols) for part in expression.args]
-        known = [part for part in parts if part is not None]
-        return None if len(known) < len(parts) else _joined(known, all if isinstance(expression, sympy.And) else any)
-    plain = {symbol: sympy.Symbol(f"v{number}", integer=True) for number, symbol in enumerate(symbols)}
-    names = ", ".join(map(str, plain.values()))
-    chosen_within = expression.has(sympy.And, sympy.Or, sympy.Piecewise, sympy.ITE)
-    printer = _OfNumbers({"order": "none"}) if chosen_within else _Lines()
-    try:
-        value = printer.doprint(expression.xreplace(plain))
-        lines = [*getattr(printer, "lines", ()), f"return {value}"]
-        code = compile("\n    ".join([f"def guard({names}):", *lines]), "<guard>", "exec")
-    except (NotImplementedError, SyntaxError, TypeError):
-        return None
-    defined: dict[str, Any] = {"math": math, "__builtins__": _BUILTINS}
-    exec(code, defined)
-    function: Callable[..., Any] = defined["guard"]
-    return function
-
-
-def _joined(parts: Sequence[Callable[..., Any]], join: Callable[[Iterable[Any]], bool]) -> Callable[..., Any]:
-    return lambda *sizes: join(part(*sizes) for part in parts)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -20,17 +20,17 @@ import functools
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
 from sympy.core.relational import Relational
 
+from .evaluation import Evaluation, Points, points_where
 from .expressions import (
     QUOTIENTS,
     Case,
     Domain,
-    Evaluation,
     NotPolynomialError,
     Range,
     Sizes,
@@ -95,16 +95,26 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     ranges = _where_single_parts_fail(guard, ranges)
     evaluation = Evaluation(guard, symbols)
     count = _number_of_points(ranges)
-    points = _all_points(ranges) if count is not None else _some_points(guard, ranges)
-    false: list[Sizes] = [dict(zip(ranges, sizes, strict=True)) for sizes in points if evaluation.at(sizes) is False]
+    points = [_all_points(ranges)] if count is not None else _some_points(guard, ranges)
+    false = _false_at(points, evaluation, symbols)
     if not false:
-        known = count is not None and all(evaluation.at(sizes) is not None for sizes in _all_points(ranges))
+        known = count is not None and _is_known_at(_all_points(ranges), evaluation)
         if known or any(prove(guard, ranges) for prove in (_is_proved_at_once, _is_proved_above, _is_proved_for_each)):
             return Decision(Answer.PROVED)
-        false = [sizes for sizes in _grid(guard, ranges) if evaluation(sizes) is False] if count is None else []
+        false = _false_at(_grid(guard, ranges), evaluation, symbols) if count is None else []
     if false:
         return Decision(Answer.DISPROVED, *_sampled(guard, ranges, false, is_all=count is not None))
     return _decided_beside_zero(guard, ranges)
+
+
+def _false_at(points: Iterable[Points], evaluation: Evaluation, symbols: Sequence[sympy.Symbol]) -> list[Sizes]:
+    found = itertools.chain.from_iterable(points_where([evaluation], some, False) for some in points)
+    return [dict(zip(symbols, sizes, strict=True)) for sizes in found]
+
+
+def _is_known_at(points: Points, evaluation: Evaluation) -> bool:
+    """Whether it has a value at each of them."""
+    return next(points_where([evaluation], points, None), None) is None
 
 
 def _equal_where_it_may_fail(guard: sympy.Basic) -> tuple[sympy.Symbol, sympy.Symbol] | None:
@@ -167,7 +177,9 @@ def _is_proved_above(guard: sympy.Basic, domain: Domain) -> bool:
     count = min(max(_EACH, (1 + largest) * periods(guard, symbol)[-1]), _SMALL)
     evaluation, small = Evaluation(guard, [symbol]), range(ends.low, ends.low + count)
     above = {symbol: Range(small.stop, ends.high)}
-    return all(evaluation({symbol: size}) is True for size in small) and _is_proved(guard, [symbol], above)
+    points = Points([small])
+    is_true_below = not _false_at([points], evaluation, [symbol]) and _is_known_at(points, evaluation)
+    return is_true_below and _is_proved(guard, [symbol], above)
 
 
 def _is_proved_for_each(guard: sympy.Basic, domain: Domain) -> bool:
@@ -286,23 +298,24 @@ def _number_of_points(domain: Domain) -> int | None:
     return count if len(known) == len(widths) and count <= _POINTS else None
 
 
-def _all_points(domain: Domain) -> Iterator[tuple[int, ...]]:
-    """In the order of the symbols."""
-    return itertools.product(*(range(span.low, (span.high or 0) + 1) for span in domain.values()))
+def _all_points(domain: Domain) -> Points:
+    return Points([range(span.low, (span.high or 0) + 1) for span in domain.values()])
 
 
-def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[tuple[int, ...]]:
+def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[Points]:
     """Small sizes, usual ones, and those around the numbers in the guard; for several symbols some of all combinations.
 
-    The same ones at each call, in the order of the symbols.
+    The same ones at each call.
     """
     spans = [sorted(sizes_to_try(span, _numbers(guard))) for span in domain.values()]
     if math.prod(map(len, spans)) <= _POINTS:
-        return itertools.product(*spans)
+        yield Points(spans)
+        return
     small = [span[: max(2, math.floor(_POINTS ** (1 / len(spans)) / 2))] for span in spans]
-    combined = itertools.product(*small) if math.prod(map(len, small)) <= _POINTS else ()
+    if math.prod(map(len, small)) <= _POINTS:
+        yield Points(small)
     chosen = random.Random(0)
-    return itertools.chain(combined, zip(*(chosen.choices(span, k=_POINTS) for span in spans), strict=True))
+    yield Points([chosen.choices(span, k=_POINTS) for span in spans], is_combined=False)
 
 
 def _numbers(guard: sympy.Basic) -> set[int]:
@@ -311,7 +324,7 @@ def _numbers(guard: sympy.Basic) -> set[int]:
     return {int(atom) for atom in atoms if abs(atom) < 2**62}
 
 
-def _grid(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
+def _grid(guard: sympy.Basic, domain: Domain) -> Iterator[Points]:
     """All combinations of small multiples of what a guard divides by: `(h // 16) * (w // 16) != 196` fails at one.
 
     Of a guard on one size also all that leave another remainder: `-n % 40 != 3` fails at 37. Of one on several also
@@ -320,23 +333,23 @@ def _grid(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
     if len(domain) == 1:
         ((symbol, ends),) = domain.items()
         count = min(periods(guard, symbol)[0], _SMALL)
-        yield from ({symbol: size} for size in range(ends.low, ends.low + count) if ends.holds(size))
+        yield Points([[size for size in range(ends.low, ends.low + count) if ends.holds(size)]])
     steps = {symbol: periods(guard, symbol)[0] for symbol in domain}
     further = [*itertools.product((0, 1), repeat=len(domain))][1:] if max(steps.values(), default=1) > 1 else []
-    yield from _multiples(steps, domain, [0] * len(domain), _GRID)
+    yield _multiples(steps, domain, [0] * len(domain), _GRID)
     for by in further if len(domain) > 1 else ():
-        yield from _multiples(steps, domain, by, _GRID // len(further))
+        yield _multiples(steps, domain, by, _GRID // len(further))
 
 
-def _multiples(steps: Mapping[sympy.Symbol, int], domain: Domain, by: Sequence[int], count: int) -> Iterator[Sizes]:
+def _multiples(steps: Mapping[sympy.Symbol, int], domain: Domain, by: Sequence[int], count: int) -> Points:
     """So many combinations at the most, of which each size is a multiple of a step and so much more."""
     width = math.floor(count ** (1 / len(domain)))
-    spans = [
-        [size for number in range(1, width + 1) if ends.holds(size := number * steps[symbol] + more)]
-        for (symbol, ends), more in zip(domain.items(), by, strict=True)
-    ]
-    for sizes in itertools.product(*spans):
-        yield dict(zip(domain, sizes, strict=True))
+    return Points(
+        [
+            [size for number in range(1, width + 1) if ends.holds(size := number * steps[symbol] + more)]
+            for (symbol, ends), more in zip(domain.items(), by, strict=True)
+        ]
+    )
 
 
 def sizes_to_try(ends: Range, numbers: set[int]) -> set[int]:

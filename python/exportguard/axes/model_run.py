@@ -31,6 +31,7 @@ from exportguard.rewrites.written import Before
 from .called_again import require_same_when_called_again
 from .data_tests import data_tests
 from .ending import Ending, EndlessError, Watched
+from .known_ways import ways_of
 from .left_behind import Key, Places, Written
 from .low_rank import LowRankWeights
 from .numbers_at_hand import numbers_at_hand
@@ -253,7 +254,12 @@ class ModelRun:
 
     def asked_of_sizes(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]]) -> Asked:
         """The same, of a model that is run without its data, whatever it asks of these."""
-        return self._asked(call, sizes, has_data=False)
+        ways = ways_of(self._model)
+        known = ways.at(call, sizes)
+        if known is None:
+            known = self._asked(call, sizes, has_data=False)
+            ways.add(call, sizes, known)
+        return known
 
     def _asked(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]], *, has_data: bool) -> Asked:
         def asked(watched: Watched) -> Asked:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import sympy
 
-from .expressions import Domain, Evaluation, Range
+from .evaluation import Evaluation
+from .expressions import Domain, Range
 
 FARTHEST = 2**48  # sizes beyond it are not looked for
 

@@ -15,7 +15,8 @@ from exportguard.rewrites.state import is_fake
 from exportguard.signature import TracedInputs, raw_size
 
 from .counts import Counts
-from .expressions import Evaluation, Sizes
+from .evaluation import Evaluation
+from .expressions import Sizes
 
 _LARGEST = 2**24  # elements of one input
 _VAST = 2**30  # of one that is never made: what grows with its square has a size that torch can still count

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import sympy
 
-from .expressions import Domain, Evaluation, Range, Sizes
+from .evaluation import Evaluation, Points, points_where
+from .expressions import Domain, Range, Sizes
 from .implication import decide, sizes_to_try
 from .regions import narrow
 
@@ -36,11 +37,11 @@ def solutions(conditions: Sequence[sympy.Basic], domain: Domain) -> Iterator[Siz
         alone = [condition for condition in conditions if condition.free_symbols == {symbol}]
         choices.append(_that_meet(alone, symbol, spans[symbol]))
     tests = [Evaluation(condition, symbols) for condition in of_several]
-    found = (dict(zip(symbols, each, strict=True)) for each in _combined(choices))
-    yield from (sizes for sizes in found if all(test(sizes) is True for test in tests))
+    for points in _combined(choices):
+        yield from (dict(zip(symbols, sizes, strict=True)) for sizes in points_where(tests, points))
 
 
-def _combined(choices: Sequence[Sequence[int]]) -> Iterator[Sequence[int]]:
+def _combined(choices: Sequence[Sequence[int]]) -> Iterator[Points]:
     """So many combinations of what each symbol may be: of three or more, two have many sizes and the others few.
 
     A condition is seldom about more of them: in `batch * h * w == batch * (h // 16) * (w // 16) * 256` one is a factor.
@@ -50,9 +51,7 @@ def _combined(choices: Sequence[Sequence[int]]) -> Iterator[Sequence[int]]:
     others = _FEW_OF_OTHERS ** (len(choices) - free)
     count = math.floor((_COMBINED / (len(parts) * others)) ** (1 / free))
     for part in parts:
-        yield from itertools.product(
-            *(some[: count if place in part else _FEW_OF_OTHERS] for place, some in enumerate(choices))
-        )
+        yield Points([some[: count if place in part else _FEW_OF_OTHERS] for place, some in enumerate(choices)])
 
 
 def sizes_where(conditions: Sequence[sympy.Basic], domain: Domain, count: int) -> list[Sizes]:
@@ -67,10 +66,10 @@ def _that_meet(conditions: Sequence[sympy.Basic], symbol: sympy.Symbol, ends: Ra
     near = sorted({*range(ends.low, ends.low + _IN_A_ROW), *sizes_to_try(ends, numbers)})
     tests = [Evaluation(condition, [symbol]) for condition in conditions]
 
-    def met(sizes: Iterable[int], count: int) -> list[int]:
-        found = (size for size in sizes if ends.holds(size) and all(test({symbol: size}) is True for test in tests))
-        return [*itertools.islice(found, count)]
+    def met(sizes: Sequence[int], count: int) -> list[int]:
+        return [size for (size,) in itertools.islice(points_where(tests, Points([sizes])), count)]
 
-    found = met(near, _OF_EACH)
-    further = met(range(ends.low + _IN_A_ROW, ends.low + _FAR), max(_FEW - len(found), 0))
+    found = met([size for size in near if ends.holds(size)], _OF_EACH)
+    beyond = range(ends.low + _IN_A_ROW, ends.low + _FAR if ends.high is None else min(ends.low + _FAR, ends.high + 1))
+    further = met(beyond, _FEW - len(found)) if len(found) < _FEW else []
     return sorted({*found, *further})

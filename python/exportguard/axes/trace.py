@@ -19,8 +19,9 @@ from exportguard.signature import TracedInputs, symbol_names
 from exportguard.size_words import in_python
 
 from .derived import follow
+from .evaluation import Evaluation
 from .examples import sizes_of_examples
-from .expressions import Evaluation, Range, Sizes
+from .expressions import Range, Sizes
 from .recording import Decision, QuestionOfNone
 from .regions import EVERYWHERE, Region
 from .trial import Outcome, Trial

@@ -27,7 +27,8 @@ from exportguard.rewrites.written import UndoneWrites, may_write
 from exportguard.signature import TracedInputs, raw_size
 
 from . import bodies
-from .expressions import Evaluation, Sizes
+from .evaluation import Evaluation
+from .expressions import Sizes
 from .left_behind import Places, Written
 from .rounding import coarsest
 from .true_shapes import Blocks, GraphWithTrueShapes, TracedSizes, markers, path_of

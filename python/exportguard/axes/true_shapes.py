@@ -25,7 +25,8 @@ from exportguard.signature import raw_size
 
 from . import bodies
 from .compiled_calls import Block, Stretch, in_stretches, is_assertion, operator_calls
-from .expressions import Evaluation, Sizes
+from .evaluation import Evaluation
+from .expressions import Sizes
 from .forms import formed_as_traced
 from .silence import torch_silent
 

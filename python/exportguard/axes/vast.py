@@ -21,7 +21,8 @@ from torch.utils._sympy.functions import FloatTrueDiv, IntTrueDiv, ToFloat
 from exportguard.signature import raw_size
 from exportguard.size_floats import FloatProduct, FloatSum
 
-from .expressions import Evaluation, Sizes
+from .evaluation import Evaluation
+from .expressions import Sizes
 
 _VAST = 2**30  # entries, 4 GiB of float32
 _RATIOS = 4  # numbers of entries, those most like what is counted, that are compared with it

@@ -13,7 +13,8 @@ from torch.fx import Node
 
 from exportguard.signature import raw_size
 
-from .expressions import Evaluation, Sizes
+from .evaluation import Evaluation
+from .expressions import Sizes
 
 _Shape = Sequence[Any]
 _aten = torch.ops.aten

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._sympy.functions import CeilDiv, FloorDiv, Max, Min, Mod
 
-from exportguard.axes.expressions import Evaluation, Range
+from exportguard.axes.evaluation import Evaluation
+from exportguard.axes.expressions import Range
 from exportguard.axes.implication import Answer, decide
 from exportguard.axes.monotone import always_holds, sizes_that_break, sizes_that_hold, tendency
 

@@ -11,7 +11,8 @@ from torch.nn import functional
 from torch.utils._sympy.functions import CeilToInt, FloatTrueDiv, FloorToInt, IntTrueDiv, ToFloat, TruncToInt
 
 from exportguard import to_onnx
-from exportguard.axes.expressions import Evaluation, NotPolynomialError, Range, cases, periods, polynomial
+from exportguard.axes.evaluation import Evaluation
+from exportguard.axes.expressions import NotPolynomialError, Range, cases, periods, polynomial
 
 N = sympy.Symbol("n", integer=True, positive=True)
 HALF, ONE = sympy.Float(0.5), sympy.Float(1.0)

@@ -12,7 +12,7 @@ import torch
 from torch.utils._sympy.functions import FloatPow, ToFloat, TruncToFloat, make_opaque_unary_fn
 
 from exportguard import to_onnx
-from exportguard.axes.expressions import Evaluation
+from exportguard.axes.evaluation import Evaluation
 
 _FORMS: dict[str, Callable[[int, float], float]] = {
     "a product": lambda n, c: n * c,
