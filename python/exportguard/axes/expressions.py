@@ -62,7 +62,7 @@ def periods(expression: sympy.Basic, symbol: sympy.Symbol) -> tuple[int, ...]:
 
     The last one is large enough for quotients of quotients.
     """
-    within = [part for part in parts(expression) if symbol in _symbols(part)]
+    within = [part for part in parts(expression) if symbol in symbols_of(part)]
     least = math.lcm(*map(_divisor, within))
     return tuple(sorted({least, _step(within, symbol, least)}))
 
@@ -121,7 +121,8 @@ class Case:
 
     def remembered(self, expression: sympy.Basic, compute: Callable[[sympy.Basic, Case], _Known]) -> _Known:
         """What is computed of the expression, once for all cases in which its symbols have the same residues."""
-        key = (compute, expression, *(self.starts[symbol] for symbol in _symbols(expression)))
+        symbols = symbols_of(expression)
+        key = (compute, expression, *(start for symbol, start in self.starts.items() if symbol in symbols))
         if key not in self.known:
             self.known[key] = compute(expression, self)
         found: _Known = self.known[key]
@@ -133,8 +134,9 @@ class Case:
 
 
 @functools.lru_cache(maxsize=4096)
-def _symbols(expression: sympy.Basic) -> tuple[sympy.Symbol, ...]:
-    return tuple(expression.free_symbols)
+def symbols_of(expression: sympy.Basic) -> frozenset[sympy.Symbol]:
+    """Those of an expression, which sympy gathers anew each time that it is asked."""
+    return frozenset(expression.free_symbols)
 
 
 _REMEMBERED: ContextVar[dict[Hashable, dict[Hashable, Any]] | None] = ContextVar("exportguard.remembered", default=None)

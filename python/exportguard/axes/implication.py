@@ -346,10 +346,17 @@ def _multiples(steps: Mapping[sympy.Symbol, int], domain: Domain, by: Sequence[i
     width = math.floor(count ** (1 / len(domain)))
     return Points(
         [
-            [size for number in range(1, width + 1) if ends.holds(size := number * steps[symbol] + more)]
+            _multiples_within(ends, steps[symbol], more, width)
             for (symbol, ends), more in zip(domain.items(), by, strict=True)
         ]
     )
+
+
+def _multiples_within(ends: Range, step: int, more: int, count: int) -> range:
+    """Those of the first multiples of a step, and so much more, that a range has."""
+    first = max(1, -((more - ends.low) // step))
+    last = count if ends.high is None else min(count, (ends.high - more) // step)
+    return range(first * step + more, last * step + more + 1, step)
 
 
 def sizes_to_try(ends: Range, numbers: set[int]) -> set[int]:

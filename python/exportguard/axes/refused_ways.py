@@ -6,13 +6,14 @@ model asks until it raises says which sizes go the same way: all of them are ref
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 
 import sympy
 
 from .bound import AxisBound, Kind
-from .expressions import Range, Sizes
+from .expressions import Range, Sizes, symbols_of
 from .implication import Answer, decide
 from .limits import KINDS
 from .solutions import solutions
@@ -99,7 +100,11 @@ def _open_conditions(trace: Trace, conditions: Sequence[sympy.Basic]) -> Sequenc
     """Those that not all sizes answer alike; None if they are many, or on something else than sizes of inputs."""
     if any(not condition.free_symbols <= trace.domain.keys() for condition in conditions):
         return None
-    any_sizes = {symbol: Range(0) for symbol in trace.domain}
-    open_ones = (one for one in dict.fromkeys(conditions) if decide(one, any_sizes).answer != Answer.PROVED)
+    open_ones = (one for one in dict.fromkeys(conditions) if not _is_always_true(one))
     found = [*itertools.islice(open_ones, _CONDITIONS + 1)]
     return found if len(found) <= _CONDITIONS else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_always_true(condition: sympy.Basic) -> bool:
+    return decide(condition, dict.fromkeys(symbols_of(condition), Range(0))).answer == Answer.PROVED

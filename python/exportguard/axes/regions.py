@@ -12,7 +12,7 @@ from exportguard.dynamic_shapes import LeafShape, ends_of
 from exportguard.example import Example, Place
 from exportguard.signature import TracedInputs
 
-from .expressions import Range, Sizes
+from .expressions import Range, Sizes, symbols_of
 from .implication import Answer, Decision, decide
 from .monotone import sizes_that_hold
 
@@ -121,7 +121,8 @@ def _least(size: int, end: int | None) -> int:
 
 def narrow(domain: dict[sympy.Symbol, Range], condition: sympy.Basic) -> None:
     """Takes those sizes out of a domain at which a condition on one of them does not hold, if that leaves a range."""
-    (symbol,) = condition.free_symbols if len(condition.free_symbols) == 1 else (None,)
+    symbols = symbols_of(condition)
+    (symbol,) = symbols if len(symbols) == 1 else (None,)
     if symbol in domain:
         domain[symbol] = sizes_that_hold(condition, domain) or domain[symbol]
 

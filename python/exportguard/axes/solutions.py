@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import sympy
 
 from .evaluation import Evaluation, Points, points_where
-from .expressions import Domain, Range, Sizes
+from .expressions import Domain, Range, Sizes, symbols_of
 from .implication import decide, sizes_to_try
 from .regions import narrow
 
@@ -25,16 +25,16 @@ def solutions(conditions: Sequence[sympy.Basic], domain: Domain) -> Iterator[Siz
 
     There may be some where none are found.
     """
-    symbols = sorted({symbol for condition in conditions for symbol in condition.free_symbols}, key=str)
+    symbols = sorted({symbol for condition in conditions for symbol in symbols_of(condition)}, key=str)
     if not symbols or not all(symbol in domain for symbol in symbols):
         return
     spans = {symbol: domain[symbol] for symbol in symbols}
     for condition in conditions:
         narrow(spans, condition)
-    of_several = [condition for condition in conditions if len(condition.free_symbols) > 1]
+    of_several = [condition for condition in conditions if len(symbols_of(condition)) > 1]
     choices = []
     for symbol in symbols:
-        alone = [condition for condition in conditions if condition.free_symbols == {symbol}]
+        alone = [condition for condition in conditions if symbols_of(condition) == {symbol}]
         choices.append(_that_meet(alone, symbol, spans[symbol]))
     tests = [Evaluation(condition, symbols) for condition in of_several]
     for points in _combined(choices):

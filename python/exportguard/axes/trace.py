@@ -21,7 +21,7 @@ from exportguard.size_words import in_python
 from .derived import follow
 from .evaluation import Evaluation
 from .examples import sizes_of_examples
-from .expressions import Range, Sizes
+from .expressions import Range, Sizes, symbols_of
 from .recording import Decision, QuestionOfNone
 from .regions import EVERYWHERE, Region
 from .trial import Outcome, Trial
@@ -284,7 +284,7 @@ def meets(conditions: Sequence[sympy.Basic], trace: Trace, sizes: Sizes) -> bool
     if not conditions:
         return True
     known = trace.all_sizes(sizes)
-    of_sizes = (condition for condition in conditions if condition.free_symbols <= known.keys())
+    of_sizes = (condition for condition in conditions if symbols_of(condition) <= known.keys())
     return not any(trace.value(condition, known) is False for condition in of_sizes)
 
 
