@@ -258,14 +258,28 @@ class ModelRun:
         known = ways.at(call, sizes)
         if known is None:
             known = self._asked(call, sizes, has_data=False)
+            if known.has_stopped_operator() or known.fixed_sizes():  # which may have another kernel in a trace
+                traced = self._asked(call, sizes, has_data=False, is_as_traced=True)
+                known = traced if traced.tells_more_than(known) else known
             ways.add(call, sizes, known)
         return known
 
-    def _asked(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]], *, has_data: bool) -> Asked:
+    def _asked(
+        self,
+        call: CallInputs,
+        sizes: Sequence[Sequence[sympy.Expr]],
+        *,
+        has_data: bool,
+        is_as_traced: bool = False,
+    ) -> Asked:
+        # Not at the top: it takes long to import, and whoever exports has it by now.
+        from torch._dispatch.python import enable_python_dispatcher
+
         def asked(watched: Watched) -> Asked:
             symbolic = SymbolicSizes(sizes, has_data=has_data)
             raised: Exception | None = None
-            with torch_silent(), self._kept.call(has_data=False) as model, symbolic.mode:
+            kernels = enable_python_dispatcher() if is_as_traced else contextlib.nullcontext()
+            with torch_silent(), self._kept.call(has_data=False) as model, kernels, symbolic.mode:
                 made = symbolic.call(call)
                 try:
                     watched(lambda: model(*made.args, **dict(made.kwargs)))
@@ -273,8 +287,14 @@ class ModelRun:
                     logger.debug("with sizes alone the model raises %s: %s", type(error).__name__, error)
                     raised = error
             is_cut_short = raised is not None and asks_for_data(raised)
-            numbers, of_code = _numbers_where(raised), symbolic.conditions(of_code=True)
-            return Asked(symbolic.conditions(), numbers, is_cut_short, _is_raised_by_own(raised), of_code)
+            return Asked(
+                symbolic.conditions(),
+                _numbers_where(raised),
+                is_cut_short=is_cut_short,
+                is_raised=_is_raised_by_own(raised),
+                is_stopped=raised is not None,
+                of_code=symbolic.conditions(of_code=True),
+            )
 
         tables = self._tables
         try:

@@ -93,7 +93,17 @@ def _raised_way(trace: Trace, sizes: Sizes) -> Sequence[sympy.Basic]:
     """What the user's own code asks of sizes until it raises; nothing if it does not, or that cannot be told."""
     way = trace.trial.way_at(sizes)
     conditions = _open_conditions(trace, way.of_code) if way is not None and way.is_raised else None
-    return conditions if conditions and meets(conditions, trace, sizes) else ()
+    return _without_implied(conditions) if conditions and meets(conditions, trace, sizes) else ()
+
+
+def _without_implied(conditions: Sequence[sympy.Basic]) -> Sequence[sympy.Basic]:
+    """Those that do not follow from the others, as what an operator asks of sizes for how its result lies in memory."""
+    kept = [*conditions]
+    for condition in conditions:
+        others = [one for one in kept if one is not condition]
+        if others and isinstance(condition, sympy.Eq) and _is_always_true(sympy.Or(condition, *map(sympy.Not, others))):
+            kept = others
+    return kept
 
 
 def _open_conditions(trace: Trace, conditions: Sequence[sympy.Basic]) -> Sequence[sympy.Basic] | None:

@@ -13,17 +13,44 @@ from exportguard.model_code import is_users
 from exportguard.signature import raw_size
 
 
+_MANY = 30  # conditions, some of which hold for all sizes
+
+
 class Asked(NamedTuple):
     """The conditions on sizes that a model asks, one after the other, each with the answer that it gets, and the
-    numbers at hand where it refuses the sizes. It is cut short where tensors that have no data are asked for some, and
-    raised where the user's own code refuses them, and no operator. `of_code` are the conditions that Python code of a
-    model asks, and no operator of torch, for how its result lies in memory."""
+    numbers at hand where it refuses the sizes. It is stopped where anything is raised, cut short where tensors without
+    data are asked for some, and raised where the user's own code refuses the sizes, and no operator. `of_code` are the
+    conditions that Python code of a model asks, and no operator of torch, for how its result lies in memory."""
 
     conditions: Sequence[sympy.Basic] = ()
     numbers: Sequence[int] = ()
     is_cut_short: bool = False
     is_raised: bool = False
+    is_stopped: bool = False
     of_code: Sequence[sympy.Basic] = ()
+
+    def tells_more_than(self, other: Asked) -> bool:
+        """Whether an operator stopped or fixed sizes of the other one, of the same call, that it does not here, and
+        asks no more than can be looked for."""
+        if self.is_cut_short or self.has_stopped_operator() or len(self.of_code) > _MANY:
+            return False
+        return other.has_stopped_operator() or len(self.fixed_sizes()) < len(other.fixed_sizes())
+
+    def has_stopped_operator(self) -> bool:
+        """Whether it ends at an operator: it refuses the sizes, or has no kernel that takes symbols for them."""
+        return self.is_stopped and not self.is_raised
+
+    def fixed_sizes(self) -> list[sympy.Basic]:
+        """The conditions by which a size, or a sum or product of some, is one number: what is found then tells nothing
+        of others. The kernels of some operators, as that of a resizing by a factor, make numbers of all sizes where
+        torch has others for traces that do not."""
+        return [
+            condition
+            for condition in self.of_code
+            if isinstance(condition, sympy.Eq)
+            and isinstance(condition.lhs, sympy.Symbol | sympy.Add | sympy.Mul)
+            and condition.rhs.is_Integer
+        ]
 
 
 class SymbolicSizes:

@@ -114,6 +114,43 @@ def test_what_raises_within_a_branch_is_refused_in_it_alone(place: int, rows: in
     assert found["both stop"]
 
 
+#: Operators without a kernel for symbols outside of a trace, or with one that makes numbers of sizes.
+IN_FRONT = {
+    "resized by a factor": "F.interpolate(x, scale_factor=2.0)",
+    "resized to half": "F.interpolate(x, scale_factor=0.5, mode='linear')",
+    "resized in both": "F.interpolate(x[:, None], scale_factor=(1.0, 2.0), mode='bicubic')",
+    "recurrent": "self.recurrent(x.transpose(1, 2))[0]",
+    "attention": "F.scaled_dot_product_attention(x.mT, x.mT, x.mT)",
+    "windows": "F.unfold(x[:, None], (2, 2))",
+    "spectrum": "torch.fft.rfft(x).abs()",
+}
+_BEHIND = """
+import torch
+import torch.nn.functional as F
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.recurrent = torch.nn.LSTM(3, 4, batch_first=True)
+
+    def forward(self, x):
+        y = {0}
+        if x.shape[-1] > 50 and x.shape[-1] % 7 == 3:
+            raise ValueError(x.shape)
+        return y
+"""
+
+
+@pytest.mark.parametrize("operator", IN_FRONT)
+@pytest.mark.thinned(1)
+def test_what_raises_behind_an_operator_that_knows_no_symbols_is_refused(operator: str) -> None:
+    model = model_of(_BEHIND.format(IN_FRONT[operator]), f"/raises behind {operator}.py").eval()
+    file = to_onnx(model, (torch.randn(2, 3, 24),), dynamic_shapes=({0: "b", 2: "l"},))
+    sizes = itertools.product((1, 2, 3), (3,), (24, 31, 52, 53, 59, 66))
+    found = verdicts(model, file, [*sizes])
+    assert {*found} == {"right", "both stop"}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("programs", type=int)
