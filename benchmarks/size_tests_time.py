@@ -1,4 +1,4 @@
-"""How long a model of one's own takes to export whose code tests sizes: CPU seconds of torch's traces and of the proofs.
+"""How long models of one's own whose code tests sizes take to export: CPU seconds of traces and of proofs.
 
 `python benchmarks/size_tests_time.py`, or with the names of some models. The least of three rounds.
 """

@@ -12,7 +12,6 @@ from exportguard.inputs import CallInputs
 from exportguard.model_code import is_users
 from exportguard.signature import raw_size
 
-
 _MANY = 30  # conditions, some of which hold for all sizes
 
 
