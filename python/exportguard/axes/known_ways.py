@@ -42,6 +42,8 @@ class KnownWays:
     """The ways of one model."""
 
     _ways: dict[Hashable, list[_Way]] = field(default_factory=dict)
+    #: How often the kernels of a trace told no more than others.
+    asked_in_vain: int = 0
 
     def at(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]]) -> Asked | None:
         """What is asked of a call whose axes have these expressions; None where that is not known."""

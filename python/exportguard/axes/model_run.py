@@ -53,6 +53,9 @@ _MANY_PRODUCTS = 2**27  # with weights, which take longer than to ask of every o
 AFFORDABLE_PRODUCTS = 2**34
 
 
+_IN_VAIN = 4  # times that the kernels of a trace may tell no more than others
+
+
 class ModelRun:
     """A module, called at one size after the other."""
 
@@ -258,9 +261,12 @@ class ModelRun:
         known = ways.at(call, sizes)
         if known is None:
             known = self._asked(call, sizes, has_data=False)
-            if known.has_stopped_operator() or known.fixed_sizes():  # which may have another kernel in a trace
+            may_be_kernel = known.has_stopped_operator() or known.fixed_sizes()  # which has another one in a trace
+            if may_be_kernel and ways.asked_in_vain < _IN_VAIN:
                 traced = self._asked(call, sizes, has_data=False, is_as_traced=True)
-                known = traced if traced.tells_more_than(known) else known
+                is_better = traced.tells_more_than(known)
+                ways.asked_in_vain += not is_better
+                known = traced if is_better else known
             ways.add(call, sizes, known)
         return known
 

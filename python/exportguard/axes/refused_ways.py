@@ -37,7 +37,7 @@ def bounds_of_refused_ways(trace: Trace, bounds: Sequence[AxisBound]) -> list[Ax
     told = [bound.holds for bound in bounds if bound.kind in KINDS and bound.holds is not None]
     # What else is excluded may be another way, which is looked at by itself where tests of sizes become branches.
     others = [bound.holds for bound in bounds if bound.excludes_what_was_asked and bound.holds is not None]
-    excluded = [one for one in others if one not in told]
+    excluded = [one for one in others if one not in told] + _fixed_axes(trace)
     found: list[AxisBound] = []
     for sizes in _sizes_of_ways(trace, told, excluded):
         way = [one for one in _raised_way(trace, sizes) if one not in told]
@@ -57,6 +57,12 @@ def bounds_of_refused_ways(trace: Trace, bounds: Sequence[AxisBound]) -> list[Ax
         if len(found) == _BOUNDS:
             break
     return found
+
+
+def _fixed_axes(trace: Trace) -> list[sympy.Basic]:
+    """That axes have the size which the program has for a constant, and no other."""
+    fixed = (symbol for symbol in trace.hints if not trace.replaced(symbol).free_symbols)
+    return [sympy.Eq(symbol, trace.hints[symbol]) for symbol in fixed]
 
 
 def _sizes_of_ways(trace: Trace, told: Sequence[sympy.Basic], excluded: Sequence[sympy.Basic]) -> Iterator[Sizes]:
